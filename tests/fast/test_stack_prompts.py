@@ -10,10 +10,10 @@ from glassformer.fast import native as native_linear
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding
 from glassformer.fast.native import CKeys, NativeLinear, reading
-from glassformer.fast.stack import describe, remembers
-from glassformer.nn.cache import Growing, Once
+from glassformer.fast.stack import describe, may_run
+from glassformer.nn.cache import Growing
 from glassformer.nn.mask import Mask
-from glassformer.nn.stack import Stack
+from glassformer.nn.stack import Context, Stack
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -221,9 +221,15 @@ def test_a_memory_that_does_not_fit_is_refused_as_by_the_modules():
     ready, memory = natively(made), given(made)["memory"]
     with torch.no_grad(), pytest.raises(DataError, match=r"must have the dtype of its weights, torch\.float64"):
         ready(ids, memory=memory.float(), cache=ready.new_cache())
-    spec, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
-    assert remembers(layer, memory, x, spec)
-    assert not any(remembers(layer, wrong, x, spec) for wrong in (None, memory[..., :-1], memory[:1], memory.float()))
+    spec, cache, x = (
+        describe(ready.decoder.blocks, ready.decoder.norm),
+        ready.new_cache(),
+        torch.zeros(2, 3, 16).double(),
+    )
+    x, context = torch.zeros(2, 3, 16).double(), Context(Mask(), None, memory, None, None)
+    assert may_run(spec, x, context, cache)
+    for wrong in (None, memory[..., :-1], memory[:1], memory.float()):
+        assert not may_run(spec, x, context._replace(memory=wrong), cache)
 
 
 def test_a_map_of_a_memory_may_have_a_hook(calls):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.linear import CHUNK, ROWS, auto, features, from_features
+from glassformer.nn.linear import CHUNK, auto, features, from_features
+from glassformer.nn.sparse import ROWS
 from nn.largest import largest
 from specimens import close, normal, production
 

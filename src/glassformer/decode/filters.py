@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -114,11 +115,7 @@ def one_end(ids: Sequence[int]) -> Filter:
 
 def without(ids: Sequence[int]) -> Filter:
     """Make a filter that forbids these ids."""
-
-    def forbidden(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        return forbid(logits, ids)
-
-    return ByLogits(forbidden)
+    return ByLogits(partial(forbid, ids=ids))
 
 
 def forbid(logits: Float[Tensor, "*B V"], ids: Sequence[int]) -> Float[Tensor, "*B V"]:

@@ -359,18 +359,14 @@ def may_run(blocks: NativeBlocks, x: Float[Tensor, "B T D"], context: Context, c
     if not blocks.crosses:
         return blocks.most is None or new <= blocks.most
     memory = context.memory
-    if memory is None or cache is None or not remembers(cache.cross[0], memory, x, blocks):
+    if memory is None or cache is None:
         return False
-    made = 0 if cache.cross[0].complete else len(x) * memory.shape[1]
-    return blocks.most is None or max(new, made) <= blocks.most
-
-
-def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"], blocks: NativeBlocks) -> bool:
-    """Whether the keys of a memory are in the cache, or can be made in C++."""
-    if memory is None or layer.complete:
-        return memory is not None
-    width = getattr(blocks.blocks[0].cross.source[0], "in")
-    return memory.dtype == x.dtype and memory.device == x.device and memory.shape[::2] == (len(x), width)
+    if not cache.cross[0].complete:  # its keys are to be made in C++
+        width = getattr(blocks.blocks[0].cross.source[0], "in")
+        if memory.dtype != x.dtype or memory.device != x.device or memory.shape[::2] != (len(x), width):
+            return False
+        new = max(new, len(x) * memory.shape[1])
+    return blocks.most is None or new <= blocks.most
 
 
 def run(
@@ -493,7 +489,7 @@ def can_run(stack: Stack) -> bool:
     One whose layers read windows keeps its cache of bounded size instead, whose columns move; one whose blocks differ
     (`layers`) runs in torch.
     """
-    if stack.pattern is not None or stack.config.layers:
+    if stack.config.pattern is not None or stack.config.layers:
         return False
     if not has_cpp() or next(stack.parameters()).device.type != "cpu":
         return False

@@ -331,16 +331,11 @@ class Slotted:
             return
         columns = -(-max(columns, self.width) // STEP_OF_COLUMNS) * STEP_OF_COLUMNS + 1
         rows = min(n + max(n // 2, 1), max(most_rows, n))
-        old, self._held = (
-            self._held,
-            (
-                k.new_zeros(rows, k.shape[1], columns, k.shape[3]),
-                v.new_zeros(rows, v.shape[1], columns, v.shape[3]),
-            ),
-        )
-        if old is not None and self.n_rows:
-            for held, before in zip(self._held, old, strict=True):
-                held[: self.n_rows, :, : self.width] = before[: self.n_rows, :, : self.width]
+        before = None if self._held is None else self.read()
+        new_k, new_v = (each.new_zeros(rows, each.shape[1], columns, each.shape[3]) for each in (k, v))
+        self._held = (new_k, new_v)
+        for new, old in zip(self._held, before or (), strict=False):
+            new[: self.n_rows, :, : self.width] = old
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows, in an order from `moved_up`; copies only rows whose place changes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
@@ -11,13 +13,12 @@ from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weight
 from glassformer.nn.attention import share_among_heads, weighted_sum
 from glassformer.nn.backends import refuse
 from glassformer.nn.mask import Mask
+from glassformer.nn.sparse import by_rows
 
 WRITTEN_OUT_UP_TO = 128 * 128
 """Up to this many weights (T x S) of one head, computing them all beats the sums on a CPU."""
 CHUNK = 64
 """Positions per chunk of a causal row: weights are computed within a chunk, sums cover all chunks before it."""
-ROWS = 256
-"""Queries whose weights are computed at a time, where positions, documents or a prefix are given."""
 
 
 def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -78,16 +79,13 @@ def sums(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: f
     """features(q) (sum of features(k) v^T) divided by features(q) (sum of features(k)) (equations 5, 9 and 10).
 
     Time and memory grow with T + S. Causal sums run over columns; so a causal mask with positions, and any mask with
-    documents or a prefix, computes the weights, `ROWS` queries at a time. Errors: as `check`.
+    documents or a prefix, computes the weights, some queries at a time (`by_rows`). Errors: as `check`.
     """
     check(mask, dropout)
     T, S = q.shape[2], k.shape[2]
     apart = any(each is not None for each in (mask.documents, mask.prefix, mask.table))
     if apart or (mask.causal and (mask.placed or T > S)):
-        parts = range(0, T, ROWS)
-        masks = [mask.of_queries(first, min(first + ROWS, T), T, S, q.device) for first in parts]
-        pairs = zip(q.split(ROWS, dim=2), masks, strict=True)
-        return torch.cat([reference(each, k, v, part, scale=scale) for each, part in pairs], dim=2)
+        return by_rows(partial(reference, scale=scale), q, k, v, mask)
     wide = torch.promote_types(q.dtype, torch.float32)
     of_q, of_k = features(q.to(wide)).unflatten(1, (k.shape[1], -1)), features(k.to(wide))
     keep = mask.keep

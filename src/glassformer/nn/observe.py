@@ -34,10 +34,8 @@ class Evaluation:
 
     def __enter__(self) -> None:
         self._training = [each for each in self._modules if each.training]
-        for each in self._training:
-            vars(each)["training"] = (
-                False  # at each token: a module's own setattr takes a fifth of a small model's step
-            )
+        for each in self._training:  # at each token: a module's own setattr takes a fifth of a small model's step
+            vars(each)["training"] = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from glassformer.nn.lowered import Lowered, combine
 from glassformer.nn.mask import Mask
 
 ROWS = 256
-"""Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""
+"""Queries per chunk where all keys must be met, because the rules cannot be applied to columns."""
 BLOCKS = (16, 128)
 """The least and most queries in a block: fewer make small products, more compute many unread scores."""
 LEAST, SHARE = 256, 0.25
@@ -34,9 +35,10 @@ def sparse(
     Otherwise, or without a pattern, `ROWS` queries at a time meet all keys. Errors: `ConfigError` for a value bias.
     """
     refuse(mask.value_bias, "sparse")
+    whole = partial(matmul, scale=scale, dropout=dropout, normalise=normalise)
     S, pattern = k.shape[2], mask.sparse
     if pattern is None or mask.placed or mask.table is not None or q.shape[2] != S:
-        return by_rows(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
+        return by_rows(whole, q, k, v, mask)
     parts = parts_of(pattern, S, causal=mask.causal)
     found = [part.scores(q * scale, k) for part in parts]
     scores = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
@@ -48,31 +50,17 @@ def sparse(
     n = 0 if mask.causal else min(pattern.global_tokens, S)
     if n == 0:
         return output
-    everywhere = mask.of_queries(0, n, S, S, q.device)
-    first = matmul(q[:, :, :n], k, v, everywhere, scale=scale, dropout=dropout, normalise=normalise)
+    first = whole(q[:, :, :n], k, v, mask.of_queries(0, n, S, S, q.device))
     return torch.cat([first, output[:, :, n:]], dim=2)
 
 
-def by_rows(
-    q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
-) -> Queries:
-    """`matmul` over `ROWS` queries at a time, so that not all scores are held at once."""
+def by_rows(attend: Callable[..., Queries], q: Queries, k: Keys, v: Values, mask: Mask) -> Queries:
+    """Attention over `ROWS` queries at a time, so that not all scores are held at once."""
     T, S = q.shape[2], k.shape[2]
     if T <= ROWS:
-        return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
-    outputs = [
-        matmul(
-            q[:, :, first : first + ROWS],
-            k,
-            v,
-            mask.of_queries(first, min(first + ROWS, T), T, S, q.device),
-            scale=scale,
-            dropout=dropout,
-            normalise=normalise,
-        )
-        for first in range(0, T, ROWS)
-    ]
-    return torch.cat(outputs, dim=2)
+        return attend(q, k, v, mask)
+    masks = (mask.of_queries(first, min(first + ROWS, T), T, S, q.device) for first in range(0, T, ROWS))
+    return torch.cat([attend(some, k, v, own) for some, own in zip(q.split(ROWS, dim=2), masks, strict=True)], dim=2)
 
 
 FEW = "on {device}: the pattern reads few of {T} x {S} scores, and blocks compute no others"

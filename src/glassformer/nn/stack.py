@@ -51,7 +51,6 @@ class Stack(Part):
     ) -> None:
         super().__init__()
         self.config, self.d_model = config, config.d_model
-        self.pattern = config.pattern
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = build_input(config, vocab_size, scale)
         self.token_dropout = nn.Dropout(config.token_dropout)
@@ -153,8 +152,7 @@ class Stack(Part):
             for first in range(0, len(blocks), self.recompute):
                 x = checkpoint(through, blocks[first : first + self.recompute], x, use_reentrant=False)
         else:
-            for block, own in blocks:
-                x = block(x, *own)
+            x = through(blocks, x)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
