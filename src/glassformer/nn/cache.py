@@ -249,7 +249,8 @@ class Cache:
         self.length = 0
         self.layers: list[LayerCache] = [Growing() for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
-        self._ragged: Tensor | None = None  # [B, length] positions of keys, -1 at padding, once rows differ
+        self._keys: Tensor | None = None
+        """[B, length] positions of keys, -1 at padding, once rows differ; subclasses have them from the first step."""
         self._memories: Tensor | None = None  # [B] the original row whose memory each row reads, once rows changed
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
@@ -259,7 +260,7 @@ class Cache:
         """
         start, end = self.length, self.length + tokens.shape[1]
         self.check_room(end)
-        if keep is not None or self._ragged is not None:
+        if keep is not None or self._keys is not None:
             return self._ragged_step(tokens, keep, start, end)
         columns = torch.arange(end, device=tokens.device)
         return Step(columns[start:], columns, in_order=True)
@@ -279,7 +280,7 @@ class Cache:
     def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
         keys = tokens.new_full((tokens.shape[0], end), -1)
-        keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged
+        keys[:, :start] = torch.arange(start, device=tokens.device) if self._keys is None else self._keys
         last = keys.max(1, keepdim=True).values
         positions = last + real.long().cumsum(1)
         keys[:, start:] = torch.where(real, positions, -1)
@@ -289,7 +290,7 @@ class Cache:
         """Records the tokens of a step; the layers add their keys and values."""
         self.length += step.positions.shape[-1]
         if step.keys.ndim == 2:
-            self._ragged = step.keys
+            self._keys = step.keys
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens of each row, padding counted.
@@ -305,7 +306,7 @@ class Cache:
         for layer in cast(list[TakesBack], self.layers):
             layer.truncate(length)
         self.length = length
-        self._ragged = None if self._ragged is None else self._ragged[:, :length]
+        self._keys = None if self._keys is None else self._keys[..., :length]
 
     def check_takes_back(self) -> None:
         """Raises `ConfigError` if tokens cannot be removed."""
@@ -325,13 +326,13 @@ class Cache:
         self.check_takes_back()
         if self.convolved is not None:
             self.convolved.take_back(lengths)
-        keys = torch.arange(self.length, device=lengths.device)[None] if self._ragged is None else self._ragged
+        keys = torch.arange(self.length, device=lengths.device)[None] if self._keys is None else self._keys
         keys = torch.where(keys < lengths[:, None], keys, -1)
         held = (keys >= 0).any(0).nonzero()
         self.truncate(int(held[-1]) + 1 if len(held) else 0)
         keys = keys[:, : self.length]
-        if self._ragged is not None or bool((keys < 0).any()):
-            self._ragged = keys
+        if self._keys is not None or bool((keys < 0).any()):
+            self._keys = keys
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows of the batch, in the order given."""
@@ -340,8 +341,8 @@ class Cache:
         self._select_memories(rows)
         if self.convolved is not None:
             self.convolved.select(rows)
-        if self._ragged is not None:
-            self._ragged = self._ragged[rows]
+        if self._keys is not None and self._keys.ndim == 2:
+            self._keys = self._keys[rows]
 
     @property
     def convolved_layers(self) -> list[tuple[LayerCache, LayerCache] | None]:
@@ -412,7 +413,6 @@ class FixedCache(Cache):
         self.capacity = self.room = capacity
         self.fixed = [Fixed(capacity) for _ in range(n_layers)]
         self.layers: list[LayerCache] = [*self.fixed]
-        self._keys: Tensor | None = None  # [columns] or [B, columns]: the position of each key, -1 where there is none
         self._next: Tensor | None = None  # [1]: the column of the next token
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
@@ -458,10 +458,12 @@ class FixedCache(Cache):
 
     def truncate(self, length: int) -> None:
         """As `Cache.truncate`."""
+        keys = self._keys
         super().truncate(length)
-        if self._keys is not None and self._next is not None:
+        if keys is not None and self._next is not None:
             self._next.fill_(self.length)
-            self._keys[..., self.length :] = -1
+            keys[..., self.length :] = -1
+            self._keys = keys
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
         """As `Cache.take_back`."""
@@ -475,12 +477,6 @@ class FixedCache(Cache):
         self.truncate(int(held[-1]) + 1 if len(held) else 0)
         self._keys = keys
 
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows of the batch, in the order given."""
-        super().select(rows)
-        if self._keys is not None and self._keys.ndim == 2:
-            self._keys = self._keys[rows]
-
     def take(self, other: Cache) -> None:
         """Takes over all that another cache holds, while empty: one that grows, or one in constant shapes."""
         for mine, layer in zip(self.fixed, other.layers, strict=True):
@@ -492,8 +488,7 @@ class FixedCache(Cache):
         self.cross, self._memories, self.length = other.cross, other._memories, other.length
         device = self.fixed[0].read()[0].device
         self._next = torch.full((1,), other.length, device=device)
-        keys = other._keys if isinstance(other, FixedCache) else other._ragged
-        keys = torch.arange(other.length, device=device) if keys is None else keys[..., : other.length]
+        keys = torch.arange(other.length, device=device) if other._keys is None else other._keys[..., : other.length]
         self._keys = torch.nn.functional.pad(keys, (0, self.room - other.length), value=-1)
 
 

@@ -88,7 +88,6 @@ class RollingCache(Cache):
         """How many positions back a query can read."""
         self.first = max(pattern.sinks, pattern.global_tokens)
         """How many of the first positions are never dropped."""
-        self._keys: Tensor | None = None  # the position of each held column, [columns] or [B, columns]
         self._plan: Plan | None = None
         self._full = 0  # with fewer columns, too few can be out of reach
 
@@ -144,12 +143,6 @@ class RollingCache(Cache):
             "Tokens cannot be removed from this cache, as it drops what no window or convolution reads any longer. "
             "Make it with new_cache(whole=True)."
         )
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows of the batch, in the order given."""
-        super().select(rows)
-        if self._keys is not None and self._keys.ndim == 2:
-            self._keys = self._keys[rows]
 
 
 class State:
