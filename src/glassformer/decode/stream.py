@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.answer import Method
-from glassformer.decode.beam import Cut, Forced, Hypothesis, UnansweredError, beam_search, check_search, stop_in
+from glassformer.decode.beam import Cut, UnansweredError, beam_search, check_search, stop_in
 from glassformer.decode.constraints import shown_of, tail_of
-from glassformer.decode.filters import Filter
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import BeamSettings
 from glassformer.nn.transformer import Transformer
@@ -98,22 +97,18 @@ def write(
     prompts: Sequence[Sequence[int]] | None = None,
     max_new_tokens: int | Sequence[int],
     stops: Sequence[str] = (),
-    max_context: int | None = None,
-    drop: int = 1,
-    numbers: Sequence[int] | None = None,
-    prefix: bool = False,
     poll: Callable[[], None] | None = None,
     method: Method = generate,
     behind: Sequence[bool] | None = None,
     complete: Callable[[Sequence[int]], bool] | None = None,
+    **given: Any,
 ) -> Iterator[Piece]:
     """Yield the text of each row of `generate` while it is written; arguments not explained here are as there.
 
     A row ends where one of `stops` appears, however it is split into tokens; the stop text itself is left out. Every
-    row ends with one piece that says why. `method` writes the ids. `poll`
-    is called at each step; an exception from it ends decoding. `behind` says which rows continue a text, so that a
-    blank before their first word is kept (None: rows whose prompt has text). `complete` says whether the text of these
-    ids may end (None: any may).
+    row ends with one piece that says why. `method` writes the ids. `poll` is called at each step; an exception from it
+    ends decoding. `behind` says which rows continue a text, so that a blank before their first word is kept (None: rows
+    whose prompt has text). `complete` says whether the text of these ids may end (None: any may).
     """
     n_rows = len((prompts if sources is None else sources) or ())
     if behind is None:
@@ -125,17 +120,8 @@ def write(
     def stopped(row: int, _: Sequence[int]) -> bool:
         return streams[row].stopped
 
-    for step in method(
-        model,
-        sources=sources,
-        prompts=prompts,
-        max_new_tokens=max_new_tokens,
-        stop=stopped,
-        max_context=max_context,
-        drop=drop,
-        numbers=numbers,
-        prefix=prefix,
-    ):
+    given |= {"sources": sources, "prompts": prompts, "max_new_tokens": max_new_tokens}
+    for step in method(model, stop=stopped, **given):
         if poll is not None:
             poll()
         for row, token in zip(step.rows, step.tokens, strict=True):
@@ -178,44 +164,23 @@ def search_texts(
     *,
     search: BeamSettings,
     n: int,
-    sources: Sequence[Sequence[int]] | None,
-    prompts: Sequence[Sequence[int]] | None,
-    max_new_tokens: Sequence[int],
     stops: Sequence[str],
-    filters: Sequence[Filter],
-    never: Sequence[int],
-    forced: Forced | None,
-    numbers: Sequence[int],
-    prefix: bool,
-    poll: Callable[[], None],
     behind: Sequence[bool],
     complete: Callable[[Sequence[int]], bool] | None,
+    **given: Any,
 ) -> Iterator[Piece]:
     """Yield the `n` best texts of each row, best first: a piece each, which has row i * n + k for text k of row i.
 
-    There are fewer where the search finds no more that differ. Arguments are those of `beam_search` and `write`; as in
-    `write`, a stop text is left out of the text that it ends. Errors: those of `beam_search`; that for a row without an
-    answer comes after the texts of the rows before it.
+    There are fewer where the search finds no more that differ. `stops`, `behind` and `complete` are as in `write`; the
+    other arguments are those of `beam_search`. Errors: those of `beam_search`; that for a row without an answer comes
+    after the texts of the rows before it.
     """
     check_search(search, n)
     refused: UnansweredError | None = None
-    found: list[list[Hypothesis]]
+    n_best = 1 if n == 1 else search.beam  # of which some may be one text, in other tokens
+    stop = stop_of(tokenizer, stops, behind) if stops else None
     try:
-        found = beam_search(
-            model,
-            search,
-            sources=sources,
-            prompts=prompts,
-            max_new_tokens=max_new_tokens,
-            n_best=1 if n == 1 else search.beam,  # of which some may be one text, in other tokens
-            filters=filters,
-            never=never,
-            forced=forced,
-            numbers=numbers,
-            prefix=prefix,
-            stop=stop_of(tokenizer, stops, behind) if stops else None,
-            poll=poll,
-        )
+        found = beam_search(model, search, n_best=n_best, stop=stop, **given)
     except UnansweredError as error:
         found, refused = error.found, error
     for row, answers in enumerate(found):
