@@ -39,7 +39,9 @@ from glassformer.data.kinds import LABEL
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, FIRST_LABEL, PAD, SEP
 
 
-def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
+def pad(
+    sequences: Sequence[Sequence[int]], device: torch.device | None = None
+) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:
     """Pad rows of different lengths with <pad> on the right; also return which ids are real, None without padding."""
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
     width = int(lengths.max(initial=0))
@@ -51,7 +53,8 @@ def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Te
     real: NDArray[np.bool_] = np.arange(width)[None, :] < lengths[:, None]
     tokens = np.full((len(sequences), width), PAD, np.int64)
     tokens[real] = flat(sequences)
-    return torch.as_tensor(tokens), None if bool(real.all()) else torch.as_tensor(real)
+    keep = None if bool(real.all()) else torch.as_tensor(real, device=device)
+    return torch.as_tensor(tokens, device=device), keep
 
 
 def flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:

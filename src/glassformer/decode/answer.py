@@ -44,9 +44,9 @@ def fill_blanks(
     check_sources(model, sources)
     device = next(model.parameters()).device
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
-    tokens, keep = pad(rows)
+    tokens, keep = pad(rows, device)
     with Evaluation(model):
-        logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+        logits = model(tokens, keep=keep)
     ids = forbid(logits, never).argmax(-1)
     highest = logits.gather(-1, ids[..., None])[..., 0]
     check_numbers(highest, Context(numbers or range(len(rows)), sources, []))
@@ -167,17 +167,16 @@ def answers(
         rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
         which = [row if numbers is None else numbers[row] for row in rows]
+        limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
         if lengths is not None:
             filled = fill_blanks(model, batch, [lengths[row] for row in rows], never, which)
             these = [[Answer(ids, True)] for ids in filled]
+        elif search.beam > 1:
+            most = [limit.tokens for limit in limits]
+            best = find(model, search, sources=batch, max_new_tokens=most, numbers=which)
+            these = [[of_search(each, limit) for each in some] for some, limit in zip(best, limits, strict=True)]
         else:
-            limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
-            if search.beam > 1:
-                most = [limit.tokens for limit in limits]
-                best = find(model, search, sources=batch, max_new_tokens=most, numbers=which)
-                these = [[of_search(each, limit) for each in some] for some, limit in zip(best, limits, strict=True)]
-            else:
-                these = [[each] for each in _write(model, batch, limits, method, which, poll)]
+            these = [[each] for each in _write(model, batch, limits, method, which, poll)]
         for row, each in zip(rows, these, strict=True):
             found[row] = each
     return found
@@ -275,9 +274,9 @@ def label_probabilities(
     for first in range(0, len(order), batch_size):
         poll()
         rows = order[first : first + batch_size]
-        tokens, keep = pad([[BOS, *texts[row]] for row in rows])
+        tokens, keep = pad([[BOS, *texts[row]] for row in rows], device)
         with evaluation:
-            scores = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+            scores = model(tokens, keep=keep)
         found[rows] = scores.float().softmax(-1).cpu()
     return found
 
@@ -384,11 +383,10 @@ def read_back(
     for first in range(0, len(sources), batch_size):
         batch = sources[first : first + batch_size]
         written = [[*each.ids, *([EOS] if each.complete else [])] for each in answers[first : first + batch_size]]
-        source, source_keep = pad([[*each, EOS] for each in batch])
-        tokens, keep = pad([[BOS, *ids[:-1]] for ids in written])
-        source_keep, keep = (None if each is None else each.to(device) for each in (source_keep, keep))
+        source, source_keep = pad([[*each, EOS] for each in batch], device)
+        tokens, keep = pad([[BOS, *ids[:-1]] for ids in written], device)
         with Evaluation(model), reading(model) if linked else nullcontext() as seen:
-            logits = model(tokens.to(device), keep=keep, source=source.to(device), source_keep=source_keep)
+            logits = model(tokens, keep=keep, source=source, source_keep=source_keep)
         log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
         for row, ids in enumerate(written):
             chances = log_p[row, : len(ids)].gather(-1, torch.tensor(ids, device=device)[:, None])[:, 0].tolist()

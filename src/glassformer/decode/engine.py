@@ -375,12 +375,12 @@ class Engine:
 
     def _read_together(self, group: list[Passage]) -> tuple[Cache, Float[Tensor, "B V"]]:
         """Read passages, padded on the right, in one forward pass; return the cache and the logits after each."""
-        tokens, keep = pad([passage.ids for passage in group])
+        tokens, keep = pad([passage.ids for passage in group], self.device)
         lengths = torch.tensor([len(passage.ids) for passage in group], device=self.device)
         cache = self.model.new_cache(whole=True)
         hidden = self.model.hidden(
-            tokens.to(self.device),
-            keep=None if keep is None else keep.to(self.device),
+            tokens,
+            keep=keep,
             prefix=torch.tensor([each.both_ways for each in group], device=self.device) if self.prefix else None,
             cache=cache,
             **self._encoded(group),
@@ -402,9 +402,8 @@ class Engine:
         sources = [[*passage.source, EOS] for passage in group if passage.source is not None]
         if not sources:
             return {}
-        source, keep = pad(sources)
-        keep = None if keep is None else keep.to(self.device)
-        return {"memory": self.model.encode(source.to(self.device), keep), "source_keep": keep}
+        source, keep = pad(sources, self.device)
+        return {"memory": self.model.encode(source, keep), "source_keep": keep}
 
     def _write(self, logits: Float[Tensor, "B V"]) -> list[Written]:
         """Choose the next token of each row, for all rows with the same `choose` together."""

@@ -329,13 +329,13 @@ def ends_with(ids: Sequence[int], tail: Sequence[int]) -> bool:
     return len(ids) >= len(tail) and [*ids[len(ids) - len(tail) :]] == [*tail]
 
 
-def min_new_tokens(least: int, eos: int = EOS) -> Filter:
-    """Forbid `eos` until `least` other tokens are written; 0 changes nothing. Errors: `ConfigError` below 0."""
+def min_new_tokens(least: int) -> Filter:
+    """Forbid <eos> until `least` other tokens are written; 0 changes nothing. Errors: `ConfigError` below 0."""
     if least < 0:
         raise ConfigError(f"min_new_tokens must be at least 0; got {least}. Try min_new_tokens=10.")
 
     def later(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        return forbidden(logits, [[eos] if len(ids) < least else [] for ids in context.written])
+        return forbidden(logits, [[EOS] if len(ids) < least else [] for ids in context.written])
 
     return later
 

@@ -103,9 +103,9 @@ def begin_rows(
         check_sources(model, sources)
     if prompts is not None:
         check_ids(prompts, model.config.vocab_size or 0, "prompts")
-    if prompts is None:
-        if sources is None:
-            raise ConfigError("A decoder continues prompts; got none. Give prompts; [[BOS]] begins a new text.")
+    elif sources is None:
+        raise ConfigError("A decoder continues prompts; got none. Give prompts; [[BOS]] begins a new text.")
+    else:
         prompts = [[BOS]] * len(sources)
     if sources is not None and len(sources) != len(prompts):
         raise DataError(f"Each source needs one prompt; got {len(sources)} sources and {len(prompts)} prompts.")
@@ -206,10 +206,8 @@ def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tup
     """Encode the sources; return (memory, keep). Memory is None without sources, keep is None without padding."""
     if sources is None:
         return None, None
-    device = next(model.parameters()).device
-    source, keep = pad([[*source, EOS] for source in sources])
-    keep = None if keep is None else keep.to(device)
-    return model.encode(source.to(device), keep), keep
+    source, keep = pad([[*source, EOS] for source in sources], next(model.parameters()).device)
+    return model.encode(source, keep), keep
 
 
 def read_anew(
@@ -222,16 +220,10 @@ def read_anew(
     whole: bool = False,
 ) -> Run:
     """Prepare a step that reads these rows from their begin, into a new cache."""
-    texts, begins = rows.context(active).read, [rows.begin(row) for row in active]
-    tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(texts, begins, strict=True)])
-    device = next(model.parameters()).device
-    keep = None if keep is None else keep.to(device)
+    begins, device = [rows.begin(row) for row in active], next(model.parameters()).device
+    texts = [ids[begin:] for ids, begin in zip(rows.context(active).read, begins, strict=True)]
+    tokens, keep = pad([ids[::-1] for ids in texts], device)
+    keep = None if keep is None else keep.flip(1)  # padded on the left: each row's last token is in the last column
     lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(active, begins, strict=True)]
     prefix = torch.tensor(lengths, device=device) if rows.prefix else None
-    return Run(active, begins, tokens.to(device), keep, model.new_cache(whole=whole), memory, memory_keep, prefix)
-
-
-def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
-    """Pad prompts on the left, so that the last column holds the last token of every row."""
-    tokens, keep = pad([list(reversed(prompt)) for prompt in prompts])
-    return tokens.flip(1), None if keep is None else keep.flip(1)
+    return Run(active, begins, tokens.flip(1), keep, model.new_cache(whole=whole), memory, memory_keep, prefix)

@@ -59,8 +59,6 @@ GREEDY = Sampling(temperature=0.0)
 """Greedy decoding: the most likely token at each step."""
 
 
-# The settings of beam search: its width, groups, and how answers are ranked. Imports no torch.
-
 MOST_BEAM = 1024
 MOST_PENALTY = 10
 

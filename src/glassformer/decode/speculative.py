@@ -98,11 +98,11 @@ class Reader:
             lengths = [starts.get(row, cache.length) for row in together.rows]
             cache.take_back(torch.tensor(lengths, device=self.device))
         new = [texts[row].ids[starts[row] :] if row in texts else () for row in together.rows]
-        tokens, keep = pad(new)
+        tokens, keep = pad(new, self.device)
         both_ways = [texts[row].both_ways for row in together.rows] if begins else []
         hidden = self.model.hidden(
-            tokens.to(self.device),
-            keep=None if keep is None else keep.to(self.device),
+            tokens,
+            keep=keep,
             memory=together.memory,
             source_keep=together.memory_keep,
             prefix=torch.tensor(both_ways, device=self.device) if any(both_ways) else None,

@@ -284,7 +284,7 @@ class _Parts:
         self.dtype = dtype
 
 
-# Stacks in C++: one call for all blocks, in place of about twenty operations of torch in each.
+# Running the blocks: whether C++ can, and where keys and values lie.
 
 LONG = 256 * 256
 """Up to this many pairs of a text's tokens and keys, C++ is the faster way: it reads all keys for each token."""

@@ -152,7 +152,8 @@ class Stack(Part):
             for first in range(0, len(blocks), self.recompute):
                 x = checkpoint(through, blocks[first : first + self.recompute], x, use_reentrant=False)
         else:
-            x = through(blocks, x)
+            for block, own in blocks:
+                x = block(x, *own)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:

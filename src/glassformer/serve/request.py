@@ -290,7 +290,7 @@ def check_small(field: str, grammar: str) -> None:
         raise RefusalError(400, message, param=field, code="grammar_too_large")
 
 
-# Parsing request bodies: their fields, checked, become a `Wanted`; the model is not involved yet.
+# The two kinds of bodies.
 
 DRAWN = {
     *("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed"),
