@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from glassformer.base.errors import ResourceError
+from glassformer.base.errors import DataError, ResourceError
 from glassformer.base.schemes import Pattern
 from glassformer.fast import attention as native_attention
 from glassformer.fast import for_training, native
@@ -292,6 +292,14 @@ def test_a_layer_that_learns_uses_it_and_computes_the_same(calls):
     with torch.no_grad():
         torch.testing.assert_close(attention(x, mask=Mask(causal=True)), y, rtol=1e-12, atol=1e-12)
     assert len(calls) == 1
+
+
+@pytest.mark.shapes(False)
+def test_one_source_for_several_rows_is_refused_as_without_it(calls):
+    attention, x = layer()
+    with pytest.raises(DataError, match=r"source of FastAttention must be a tensor of floats \[2, S, 16\]"):
+        attention(x, source=x[:1])
+    assert calls == []
 
 
 def test_autocast_leaves_it_to_cpp_too(calls):

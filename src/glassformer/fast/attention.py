@@ -50,10 +50,10 @@ class FastAttention(Attention):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """As `Attention.forward`."""
-        if not self.training or cache is not None or self.attend is not AUTO:
+        of = x if source is None else source
+        if not (self.training and cache is None and self.attend is AUTO and len(of) == len(x)):
             return super().forward(x, mask=mask, source=source, rotation=rotation, cache=cache)
-        source = x if source is None else source
-        q, k, v = (self.heads(each) for each in (self.query(x), self.key(source), self.value(source)))
+        q, k, v = (self.heads(each) for each in (self.query(x), self.key(of), self.value(of)))
         rules = Mask.of(mask, q, k)
         if serves(q, k, v, rules, norms := (self.query_norm, self.key_norm), rotation):
             mixed = attend(q, k, v, rules, norms, rotation, scale=self.scale)
