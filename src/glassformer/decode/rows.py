@@ -60,9 +60,9 @@ class Rows(NamedTuple):
     max_context: int | None
     drop: int
 
-    def begin(self, row: int) -> int:
-        """How many of a row's tokens are now left out at the front."""
-        return begin_of(len(self.prompts[row]) + len(self.written[row]), self.max_context, self.drop)
+    def begin(self, row: int, more: int = 0) -> int:
+        """How many of a row's tokens are left out at the front, now or once it has so many `more`."""
+        return begin_of(len(self.prompts[row]) + len(self.written[row]) + more, self.max_context, self.drop)
 
     def grow(self, step: Emitted, eos: int, stop: Stop | None) -> Iterator[Emitted]:
         """Append a step's tokens to its rows and yield it; then mark the rows that end by `eos`, limit or `stop`."""

@@ -16,7 +16,7 @@ from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import own_uniforms, pick, shares
 from glassformer.decode.filters import Context, Filter, suffix_lengths
-from glassformer.decode.rows import Emitted, Rows, Stop, begin_of, begin_rows, check_writes, memories
+from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes, memories
 from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.nn.cache import Cache
 from glassformer.nn.ensemble import members_of
@@ -242,13 +242,13 @@ def speculative(
     check_guessing(model, draft, lookup, guesses, sampling)
     given = partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
-    mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
+    mass = shares(sampling, filters)
     evaluation = Evaluation(model, *([] if draft is None else [draft]))
     with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes
         guess: Draft = partial(looked_up, most=lookup, eos=eos)
         if draft is not None:
             guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
-        rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, eos, tally or Tally())
+        rounds = Rounds(rows, Reader(model, sources), guess, guesses, mass, given, eos, tally or Tally())
     while active := [row for row, done in enumerate(rows.done) if not done]:
         with torch.no_grad(), evaluation:
             found = rounds.one(active)
@@ -263,24 +263,6 @@ def speculative(
             yield from rows.grow(Emitted([row for row, _ in step], [token for _, token in step]), eos, stop)
 
 
-class Window(NamedTuple):
-    """How much of a text is read: the most that the model takes, and `max_context` and `drop` as in `generate`."""
-
-    longest: int | None
-    max_context: int | None
-    drop: int
-
-    def begin(self, length: int) -> int:
-        """How many tokens are left out at the front."""
-        return begin_of(length, self.max_context, self.drop)
-
-    def room(self, length: int, most: int) -> int:
-        """How many more tokens, up to `most`, can be read without leaving out more at the front."""
-        begin = self.begin(length)
-        room = most if self.longest is None else min(most, self.longest - length + begin)
-        return max(takewhile(lambda n: self.begin(length + n) == begin, range(1, room + 1)), default=0)
-
-
 @dataclass
 class Rounds:
     """Runs the rounds: guess tokens for all unfinished rows, then read and check them together."""
@@ -289,7 +271,6 @@ class Rounds:
     reader: Reader
     guess: Draft
     guesses: int
-    window: Window
     mass: Callable[[Tensor, Context], Tensor]
     given: Callable[[Context, int], Sequence[float]]
     """A random number from [0, 1) for each row, for one of these purposes."""
@@ -328,17 +309,17 @@ class Rounds:
         return found
 
     def wanted(self, row: int, whole: Sequence[int]) -> Wanted:
-        """Ask for guesses after all tokens of a row, but no more than it may still write."""
-        left = self.rows.limits[row] - len(self.rows.written[row]) - 1
-        return Wanted(
-            row, whole[self.window.begin(len(whole)) :], self.window.room(len(whole), min(self.guesses, left))
-        )
+        """Ask for guesses after all tokens of a row: no more than it may still write, or read from where it begins."""
+        begin, longest = self.rows.begin(row), self.reader.model.config.stack.max_len
+        most = min(self.guesses, self.rows.limits[row] - len(self.rows.written[row]) - 1)
+        most = most if longest is None else min(most, longest - len(whole) + begin)
+        room = takewhile(lambda more: self.rows.begin(row, more) == begin, range(1, most + 1))
+        return Wanted(row, whole[begin:], max(room, default=0))
 
     def text(self, wanted: Wanted, guessed: Sequence[int]) -> Text:
         """What the model must read to check the guesses of a row."""
-        gone = len(self.rows.prompts[wanted.row]) + len(self.rows.written[wanted.row]) - len(wanted.ids)
-        both_ways = max(0, len(self.rows.prompts[wanted.row]) - gone) if self.rows.prefix else 0
-        return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, both_ways)
+        both_ways = len(self.rows.prompts[wanted.row]) - self.rows.begin(wanted.row) if self.rows.prefix else 0
+        return Text(wanted.row, [*wanted.ids, *guessed], len(guessed) + 1, max(0, both_ways))
 
 
 def settle(guessed: Guess, place: int, p: Float[Tensor, " V"], stays: float, drawn: float) -> tuple[int, bool]:
