@@ -10,8 +10,10 @@ import pytest
 from decode.stepping import SHAPES
 from fresh import printed
 from glassformer.base.errors import ConfigError
-from glassformer.fast.compiled import compile_steps
+from glassformer.fast.compiled import CompiledStack, compile_steps
 from glassformer.fast.decoding import for_decoding
+from glassformer.nn.ensemble import Ensemble
+from glassformer.nn.stack import Stack
 from specimens import model, native_cpp
 
 compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")
@@ -49,6 +51,16 @@ def test_weights_are_shared_and_the_model_goes_on_as_it_was():
     assert ready is not made
     assert all(a is b for a, b in zip(made.parameters(), ready.parameters(), strict=True))
     assert type(made.reader) is not type(ready.reader)
+
+
+@compiler
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_members_of_an_ensemble_go_on_as_they_were_where_our_cpp_is_off(monkeypatch):
+    monkeypatch.setenv("GLASSFORMER_FAST", "0")
+    made = Ensemble([model("decoder"), model("decoder")])
+    ready = for_decoding(made, compile=True)
+    assert {type(each.reader) for each in made.members} == {Stack}
+    assert {type(each.reader) for each in ready.members} == {CompiledStack}
 
 
 def test_a_machine_without_a_compiler_is_told(monkeypatch):

@@ -72,20 +72,20 @@ def for_decoding(
     off = os.environ.get(SWITCH, "1").strip() == "0"
     if off:
         tell_off(f"off, as {SWITCH}=0 says")
-        if not compile:
-            return plain(model, precision, cache)
-        made = with_cache(model, plain(model, precision), cache, compile=True)
-        return compile_steps(sharing_weights(made) if made is model else made)
+    if off and not compile:
+        return plain(model, precision, cache)
     if isinstance(model, Ensemble):
-        return with_kernels(Ensemble([for_decoding(each, precision, cache, compile=compile) for each in model.members]))
-    made = with_cache(model, lookup(PRECISIONS, precision, "decode.precision")(model), cache, compile=compile)
-    if device_of(model).type == "cpu" and not has_cpp() and (reason := why_not(CPP)):
+        made = Ensemble([for_decoding(each, precision, cache, compile=compile) for each in model.members])
+        return made if off else with_kernels(made)
+    made = plain(model, precision) if off else lookup(PRECISIONS, precision, "decode.precision")(model)
+    made = with_cache(model, made, cache, compile=compile)
+    if not off and device_of(model).type == "cpu" and not has_cpp() and (reason := why_not(CPP)):
         tell_off(reason)
-    if compile:
-        return with_kernels(compile_steps(sharing_weights(made) if made is model else made))
-    if made is model and (device_of(model).type not in graphs.MACHINES or hasattr(model, "unshard")):
+    if made is model and not compile and (device_of(model).type not in graphs.MACHINES or hasattr(model, "unshard")):
         return made
-    return with_kernels(with_native_stacks(sharing_weights(made) if made is model else made))
+    made = sharing_weights(made) if made is model else made
+    made = compile_steps(made) if compile else with_native_stacks(made)
+    return made if off else with_kernels(made)
 
 
 class Fast(Kernels):
