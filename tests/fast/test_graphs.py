@@ -42,7 +42,7 @@ BOTH = ["decoder", "encoder-decoder"]
 def recorder(monkeypatch):
     """Lets a CPU record steps, as a device of CUDA does."""
     made = Recorder()
-    monkeypatch.setitem(machine.MACHINES, "cpu", lambda _: made)
+    monkeypatch.setitem(machine.RECORDERS, "cpu", lambda _: made)
     monkeypatch.setattr(Transformer, "kernels", KERNELS)
     return made
 
@@ -58,7 +58,7 @@ def call_of(network, rows=ROWS, limits=LIMITS):
 
 def plainly(network, monkeypatch, n_rows=3, **given):
     with monkeypatch.context() as patch:
-        patch.delitem(machine.MACHINES, "cpu")
+        patch.delitem(machine.RECORDERS, "cpu")
         return collected(network, n_rows, **given)
 
 
@@ -200,7 +200,7 @@ def test_logits_that_are_no_numbers_are_refused(choose, recorder, monkeypatch):
         with pytest.raises(DataError, match=r"logits are not numbers \(NaN\) in row") as refused:
             ways[-1].extend(write())
         seen.append(str(refused.value))
-        monkeypatch.delitem(machine.MACHINES, "cpu", raising=False)
+        monkeypatch.delitem(machine.RECORDERS, "cpu", raising=False)
     assert seen[0] == seen[1]
     assert ways[0] == ways[1]
     assert recorder.plays > 0
@@ -219,7 +219,7 @@ def test_who_refuses_a_token_sees_its_logits(recorder, monkeypatch):
 
     given["choose"] = chooser(GREEDY, [ByLogits(refusing)])
     seen = []
-    for patch in (lambda: None, lambda: monkeypatch.delitem(machine.MACHINES, "cpu")):
+    for patch in (lambda: None, lambda: monkeypatch.delitem(machine.RECORDERS, "cpu")):
         patch()
         with pytest.raises(ConfigError, match="Each step needs at least one allowed token") as refused:
             collected(network, 1, **given)
@@ -278,7 +278,7 @@ def test_a_cuda_graph_writes_the_same(shape, choose, monkeypatch, recwarn):
     network = made_of(shape, positions="rotary", convolution=2).to("cuda")
     given = {**call_of(network), "choose": choose, "eos": 4}
     with monkeypatch.context() as patch:
-        patch.delitem(machine.MACHINES, "cuda")
+        patch.delitem(machine.RECORDERS, "cuda")
         expected = collected(network, 3, **given)
     assert collected(network, 3, **given) == expected
     assert not recwarn.list, "all was recorded"

@@ -17,7 +17,7 @@ from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[repo
 
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.base.tracing import differentiated, followed
-from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
+from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, forward_or_backward
 from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.lowered import Lowered, lower
 from glassformer.nn.mask import Mask
@@ -327,7 +327,7 @@ def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotat
 
 def native(q: Tensor) -> Callable[..., None]:
     """The function of attention.cpp for these numbers."""
-    return there_and_back(SOURCE, f"attention_{NAMES[q.dtype]}", LACKS)
+    return forward_or_backward(SOURCE, f"attention_{NAMES[q.dtype]}", LACKS)
 
 
 def places(x: Queries | None) -> CPlaces:

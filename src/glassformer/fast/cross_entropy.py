@@ -7,7 +7,7 @@ import ctypes
 import torch
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.fast.native import CPP, NAMES, address, may_read, there_and_back
+from glassformer.fast.native import CPP, NAMES, address, forward_or_backward, may_read
 from glassformer.train.cross_entropy import PLAIN, Kernel
 
 SOURCE = CPP.with_name("cross_entropy.cpp")
@@ -70,7 +70,7 @@ def slopes(
 def call(rows: CRows, logits: Tensor, back: bool) -> None:
     """Call the function of cross_entropy.cpp for such logits."""
     name = f"cross_entropy_{NAMES[logits.dtype]}"
-    there_and_back(SOURCE, name)(ctypes.byref(rows), back, torch.get_num_threads())
+    forward_or_backward(SOURCE, name)(ctypes.byref(rows), back, torch.get_num_threads())
 
 
 KERNEL = Kernel(sums, slopes, whole=1 << 25, chunk=1 << 24)

@@ -81,7 +81,7 @@ def for_decoding(
     made = with_cache(model, made, cache, compile=compile)
     if not off and device_of(model).type == "cpu" and not has_cpp() and (reason := why_not(CPP)):
         tell_off(reason)
-    if made is model and not compile and (device_of(model).type not in graphs.MACHINES or hasattr(model, "unshard")):
+    if made is model and not compile and (device_of(model).type not in graphs.RECORDERS or hasattr(model, "unshard")):
         return made
     made = sharing_weights(made) if made is model else made
     made = compile_steps(made) if compile else with_native_stacks(made)

@@ -96,7 +96,7 @@ class Cuda:
         return received
 
 
-MACHINES: dict[str, Callable[[torch.device], Cuda]] = {"cuda": Cuda}
+RECORDERS: dict[str, Callable[[torch.device], Cuda]] = {"cuda": Cuda}
 """By the type of a device. A CPU needs none: there our C++ takes a whole step in one call."""
 
 
@@ -175,19 +175,19 @@ def columns_of(rows: Rows) -> int:
 def write(model: Transformer, rows: Rows, choose: Choose, eos: int, stop: Stop | None) -> Iterator[Emitted] | None:
     """What `generate` yields, by steps that are captured; None where they cannot be."""
     device, ahead = next(model.parameters()).device, ahead_of(choose)
-    if device.type not in MACHINES or ahead is None or not may_be_recorded(model, rows):
+    if device.type not in RECORDERS or ahead is None or not may_be_recorded(model, rows):
         return None
-    return write_ahead(model, rows, choose, ahead, eos, stop, MACHINES[device.type](device))
+    return write_ahead(model, rows, choose, ahead, eos, stop, RECORDERS[device.type](device))
 
 
 def write_ahead(
-    model: Transformer, rows: Rows, choose: Choose, ahead: Ahead, eos: int, stop: Stop | None, machine: Cuda
+    model: Transformer, rows: Rows, choose: Choose, ahead: Ahead, eos: int, stop: Stop | None, recorder: Cuda
 ) -> Iterator[Emitted]:
     """Yield what `generate` does. Errors: as there."""
     evaluation = Evaluation(model)
     with torch.no_grad(), evaluation:
         run, hidden = forward(model, read_first(model, rows, whole=True))
-        steps = Steps(model, run, rows, ahead, machine)
+        steps = Steps(model, run, rows, ahead, recorder)
         coming = steps.begin(hidden)
     while True:
         with torch.no_grad(), evaluation:
@@ -208,8 +208,8 @@ def write_ahead(
 class Steps:
     """The steps of rows whose prompts have been read."""
 
-    def __init__(self, model: Transformer, run: Run, rows: Rows, ahead: Ahead, machine: Cuda) -> None:
-        self._model, self._rows, self._ahead, self._machine = model, rows, ahead, machine
+    def __init__(self, model: Transformer, run: Run, rows: Rows, ahead: Ahead, recorder: Cuda) -> None:
+        self._model, self._rows, self._ahead, self._recorder = model, rows, ahead, recorder
         self._run = run._replace(tokens=run.tokens.new_zeros(len(run.active), 1), keep=None, prefix=None)
         self._written = 0
         self._constants: Constants = {}
@@ -243,7 +243,7 @@ class Steps:
             self._step()
             return self._sent()
         if self._launch is None:
-            self._launch = self._machine.record(self._step)
+            self._launch = self._recorder.record(self._step)
             self._cache.stand_at(length)
         self._launch()
         self._cache.stand_at(length + 1)
@@ -273,7 +273,7 @@ class Steps:
         of_each = Context(numbers, [()] * len(numbers), [range(n)] * len(numbers))  # only how many were written counts
         if self._uniforms is None:
             self._uniforms = torch.empty(len(numbers), dtype=torch.float64, device=self._run.tokens.device)
-        self._machine.give(own_uniforms(self._ahead.seed, of_each), self._uniforms)
+        self._recorder.give(own_uniforms(self._ahead.seed, of_each), self._uniforms)
 
     def _step(self) -> None:
         run = self._run
@@ -292,4 +292,4 @@ class Steps:
         assert self._answer is not None, "a step was made"
         ids, logits = self._answer
         self._written += 1
-        return Sent(self._run.active, self._machine.sent(ids), logits.clone())
+        return Sent(self._run.active, self._recorder.sent(ids), logits.clone())

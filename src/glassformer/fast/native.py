@@ -183,8 +183,8 @@ def address(tensor: Tensor | None) -> int | None:
 
 
 @cache
-def there_and_back(source: Path, name: str, lacks: str = LACKS) -> Callable[..., None]:
-    """A function of our C++ for training, called with a structure, whether it is the way back, and the threads."""
+def forward_or_backward(source: Path, name: str, lacks: str = LACKS) -> Callable[..., None]:
+    """A function of our C++ for training, called with a structure, whether it goes backward, and the threads."""
     return declared(name, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int, source=source, lacks=lacks)
 
 

@@ -49,23 +49,12 @@ def by_shifts(
     Under autocast it is rounded to the dtype of x at the end.
     """
     y = x
-    for i, share in enumerate(weight):
-        y = shifted(y, x, share, i + 1, None if real is None else real[i])
+    for i, share in enumerate(weight, 1):
+        added = x[:, :-i] * share
+        if real is not None:
+            added = added.masked_fill(~real[i - 1][..., i:, None], 0.0)
+        y = torch.cat([y[:, :i], y[:, i:] + added], dim=1)
     return y.to(x.dtype)
-
-
-def shifted(
-    y: Float[Tensor, "B T D"],
-    x: Float[Tensor, "B T D"],
-    weight: Float[Tensor, " D"],
-    back: int,
-    real: Bool[Tensor, "*batch T"] | None,
-) -> Float[Tensor, "B T D"]:
-    """Add weight * x to y `back` places later, where that is `real`."""
-    share = x[:, :-back] * weight
-    if real is not None:
-        share = share.masked_fill(~real[..., back:, None], 0.0)
-    return torch.cat([y[:, :back], y[:, back:] + share], dim=1)
 
 
 def taken(held: Float[Tensor, "B S D"], columns: Int[Tensor, "*batch T"]) -> Float[Tensor, "B T D"]:

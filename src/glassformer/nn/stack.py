@@ -58,11 +58,10 @@ class Stack(Part):
         self.settings = blocks_of(config)
         self.patterns = [each.pattern for each in self.settings]
         self.taps = {each.convolution for each in self.settings} - {1}
-        orders = {order_of(each): each for each in (*reversed(self.settings), config)}
-        order = [order_of(config), *(each for each in orders if each != order_of(config))]
-        others = [scheme_of(orders[each]) for each in order[1:]]
+        orders = {order_of(each): each for each in (config, *reversed(self.settings))}
+        others = [scheme_of(each) for each in [*orders.values()][1:]]
         self.more_positions = nn.ModuleList(others) if others else None
-        self.order = [order.index(order_of(each)) for each in self.settings]
+        self.order = [[*orders].index(order_of(each)) for each in self.settings]
         self.segments = None if config.n_segments is None else Segments(config.n_segments, config.d_model)
         self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
