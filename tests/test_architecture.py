@@ -260,7 +260,6 @@ def test_shapes_are_executed():
 def test_who_cites_or_installs_finds_this_version():
     """CITATION.cff, the changelog and the classifiers agree with the package and with what is tested."""
     cited = re.search(r"^version: (.*)$", (rules.ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
-    assert cited is not None
     assert cited[1] == glassformer.__version__
     section = f"## {glassformer.__version__} "
     assert section in (rules.ROOT / "CHANGELOG.md").read_text("utf-8")

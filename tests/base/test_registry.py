@@ -18,9 +18,7 @@ TABLES = [ATTEND, *ATTEND.values(), NORMS, ACTIVATIONS, POSITIONS, PLACEMENTS, I
 def test_every_entry_is_found_and_its_typo_answered(table):
     for name, entry in table.items():
         assert lookup(table, name, "thing") is entry
-        with pytest.raises(
-            ConfigError, match=rf"^thing='{name}x' is not known\. Known: .*'{name}'.* Did you mean '{name}'\?$"
-        ):
+        with pytest.raises(ConfigError, match=rf"^thing='{name}x' is not known\..*'{name}'.* Did you mean '{name}'\?$"):
             lookup(table, f"{name}x", "thing")
 
 

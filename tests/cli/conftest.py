@@ -189,10 +189,12 @@ class Answer:
 
 
 @pytest.fixture
-def run(capsys) -> Callable[..., Answer]:
-    """Run the command line in this process."""
+def run(capsys, monkeypatch) -> Callable[..., Answer]:
+    """Run the command line in this process, with these bytes on standard input."""
 
-    def command(*words: str) -> Answer:
+    def command(*words: str, stdin: bytes | None = None) -> Answer:
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", Input(stdin))
         code = main(words)
         out, err = capsys.readouterr()
         return Answer(code, out, err)
@@ -204,8 +206,8 @@ def run(capsys) -> Callable[..., Answer]:
 def refused(run) -> Callable[..., str]:
     """Run a command that must fail as a mistake of the user's: exit code 2, nothing but one short message."""
 
-    def command(*words: str, code: int = 2) -> str:
-        answer = run(*words)
+    def command(*words: str, code: int = 2, stdin: bytes | None = None) -> str:
+        answer = run(*words, stdin=stdin)
         assert answer.code == code, answer.err
         assert answer.out == ""
         assert answer.err.startswith("glassformer: ")
@@ -284,7 +286,6 @@ class Writing(ModuleType):
     ) -> Iterator[Piece]:
         self.requested, self.crop, self.constraints = (prompts, n, stops), crop, constraints
         texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
-        assert self.recipe is not None
         if self.recipe.decode.beam > 1:  # whole texts, in order
             found = [row for row in range(len(texts)) if row not in self.not_found]
             for row in found:

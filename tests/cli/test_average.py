@@ -1,6 +1,5 @@
 """`--average N`: what is scored and what answers is the mean of the newest checkpoints."""
 
-import io
 import json
 from pathlib import Path
 
@@ -19,7 +18,7 @@ def trained(tmp_path_factory) -> Path:
     return run
 
 
-def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path, monkeypatch):
+def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path):
     mean = load_mean(trained, 3)
     (tmp_path / "mean").mkdir()
     (tmp_path / "mean" / "recipe.toml").write_bytes((trained / "recipe.toml").read_bytes())
@@ -33,8 +32,7 @@ def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path, monkeypatch):
     assert "the mean of its 3 newest checkpoints, on its test split" in output
     answers = []
     for words in ([str(trained), "--average", "3"], [str(tmp_path / "mean")]):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b c\nd e\n")))
-        answers.append(run("translate", *words).out)
+        answers.append(run("translate", *words, stdin=b"a b c\nd e\n").out)
     assert answers[0] == answers[1]
 
 

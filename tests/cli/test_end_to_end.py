@@ -1,12 +1,10 @@
 """The command line on a real, tiny model: trained, interrupted, resumed, scored, asked; and real bad input."""
 
-import io
 import json
 import os
 import re
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -57,7 +55,6 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path
             follow(start(load_recipe(trained / "recipe.toml"), out, speed=for_training), out, signals, at_step) == code
         )
     stopped = newest(out).folder
-    assert stopped is not None
     assert stopped.name == f"step-{step:09d}"
     assert run("resume", str(out)).code == 0
     assert figures(out) == figures(trained)
@@ -76,19 +73,17 @@ def test_evaluate(trained, run):
     assert sum(row["n"] for row in lengths.values()) == 6
 
 
-def test_translate(trained, run, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n\nz a\n")))
-    answer = run("translate", str(trained), "--batch-size", "2")
+def test_translate(trained, run):
+    answer = run("translate", str(trained), "--batch-size", "2", stdin=b"a b c\n\nz a\n")
     assert answer.code == 0
     assert answer.out.count("\n") == 3
     assert answer.out.splitlines()[1] == ""
     assert "(3): the vocabulary lacks a part of the line" in answer.err
 
 
-def test_translate_with_figures(trained, run, refused, monkeypatch):
+def test_translate_with_figures(trained, run, refused):
     def translated(*words: str):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n\nb a\n")))
-        return run("translate", str(trained), *words).out.splitlines()
+        return run("translate", str(trained), *words, stdin=b"a b c\n\nb a\n").out.splitlines()
 
     plain, beam = translated(), ("--beam", "3", "--n-best", "3")
     scored = [line.split("\t") for line in translated("--scores", "--alignments")]

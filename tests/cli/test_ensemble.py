@@ -1,13 +1,11 @@
 """`classify RUN RUN` and `evaluate RUN RUN`, as typed: two small runs, and what is refused."""
 
-import io
 import json
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Input
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
@@ -32,11 +30,10 @@ def trained_pairs(tmp_path_factory):
     return runs(tmp_path_factory.mktemp("pairs"), partial(recipe, data__symbols=5))
 
 
-def test_it_labels_and_is_scored(run, trained, monkeypatch):
+def test_it_labels_and_is_scored(run, trained):
     shares = []
     for words in (trained[:1], trained[1:], trained, trained[::-1]):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"red cat runs\n\nblue dog\n")))
-        lines = run("classify", *words, "--json").out.splitlines()
+        lines = run("classify", *words, "--json", stdin=b"red cat runs\n\nblue dog\n").out.splitlines()
         assert lines[1] == "null"
         shares.append([json.loads(line)["probabilities"] for line in lines if line != "null"])
     one, two, both, turned = shares
@@ -52,26 +49,23 @@ def test_it_labels_and_is_scored(run, trained, monkeypatch):
     assert "confusion  cat  cow  dog\n" in output.out
 
 
-def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkeypatch):
-    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
+def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs):
     for verb in ("translate", "evaluate", "generate"):
-        answer = run(verb, trained_pairs[0], trained[0])
+        answer = run(verb, trained_pairs[0], trained[0], stdin=b"x\n")
         assert (answer.code, answer.out) == (2, "")
         assert "The members of an ensemble must have the same `data." in answer.err
 
 
-def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
+def test_each_verb_hands_all_runs_on(run, session, a_run):
     other = Path("runs/other")
     other.mkdir()
     (other / "recipe.toml").write_bytes((a_run / "recipe.toml").read_bytes())
     pairs = (a_run / "recipe.toml").read_text()
     settings = {"data.task": "labelled", "data.layout": "label", "training.metric": "loss"}
     (a_run / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), settings)))
-    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
-    run("classify", "runs/old", "runs/other", "--average", "3")
+    run("classify", "runs/old", "runs/other", "--average", "3", stdin=b"x\n")
     (a_run / "recipe.toml").write_text(pairs)
-    monkeypatch.setattr("sys.stdin", Input(b"x\n"))
-    run("translate", "runs/old", "runs/other", "--average", "3")
+    run("translate", "runs/old", "runs/other", "--average", "3", stdin=b"x\n")
     output = run("evaluate", "runs/old", "runs/other", "--average", "3")
     assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 3
     assert "runs/old, runs/other as an ensemble, the mean of their 3 newest checkpoints, on the test" in output.err

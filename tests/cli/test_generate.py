@@ -1,6 +1,5 @@
 """`glassformer generate`: which prompt, which settings, and how texts appear, on a made-up writer and on a real run."""
 
-import io
 import json
 import os
 import subprocess
@@ -56,15 +55,13 @@ def test_text_is_shown_as_it_comes(writing, a_run, monkeypatch):
 
 def test_all_of_standard_input_is_one_prompt(run, refused, writing, a_run, monkeypatch):
     for data, prompt in ((b"\xef\xbb\xbfa\n\nb\r\n", "a\n\nb"), (b"", ""), (b"x", "x"), (b"x\n\n", "x\n")):
-        monkeypatch.setattr(sys, "stdin", Input(data))
-        assert run("generate", "runs/old").code == 0
+        assert run("generate", "runs/old", stdin=data).code == 0
         assert writing.requested == ([prompt], 1, [])
     monkeypatch.setattr(sys, "stdin", Input(b"", terminal=True))
     assert run("generate", "runs/old").code == 0
     assert writing.requested == ([""], 1, [])
     for data, message in ((b"gr\xfcn", "byte 3"), (b"a\0b", "NUL"), (b"a" * (2**24 + 2), "at most 16,777,216 bytes")):
-        monkeypatch.setattr(sys, "stdin", Input(data))
-        assert message in refused("generate", "runs/old")
+        assert message in refused("generate", "runs/old", stdin=data)
 
 
 def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
@@ -78,13 +75,12 @@ def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
     assert "there is no such file" in refused("generate", "runs/old", "--file", "none.txt")
 
 
-def test_several_lines_are_one_source_and_that_is_said(run, writing, a_run, monkeypatch):
+def test_several_lines_are_one_source_and_that_is_said(run, writing, a_run):
     """Only where an answer to each line may have been wanted: of lines on standard input, with an encoder."""
     note = "All lines of standard input are one source; glassformer translate answers each line.\n"
     for continues, data, result in ((False, b"a\nb\n", note), (False, b"a\n", ""), (True, b"a\nb\n", "")):
         writing.continues = continues
-        monkeypatch.setattr(sys, "stdin", Input(data))
-        assert run("generate", "runs/old").err == result
+        assert run("generate", "runs/old", stdin=data).err == result
     writing.continues = False
     assert run("generate", "runs/old", "--prompt", "a\nb").err == ""
 
@@ -182,14 +178,13 @@ def test_rows_come_in_turn():
     assert result == ["", "", "b", "b", "b", "b", "b.ad", "b.ad.c.", "b.ad.c.."]
 
 
-def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
+def test_answers_of_an_encoder_decoder(trained, run, refused):
     words = ("generate", str(trained), "--prompt", "a b c d")
     texts = run(*words, "--n", "4", "--seed", "3").out
     assert texts == run(*words, "--n", "4", "--seed", "3", "--decode.batch-size", "3").out
     assert texts != run(*words, "--n", "4", "--seed", "4").out
     assert run(*words, "--seed", "3").out == texts[: texts.index("---")]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c d\n")))
-    assert run(*words, "--greedy").out == run("translate", str(trained)).out
+    assert run(*words, "--greedy").out == run("translate", str(trained), stdin=b"a b c d\n").out
     long = json.loads(run(*words, "--max-new-tokens", "2", "--json", "--decode.min-new-tokens", "2").out)
     assert (long["tokens"], long["end"]) == (2, "max_new_tokens")
     text = json.loads(run(*words, "--begin", "c d", "--ban", "a", "--bias", "b=9", "--json").out)["text"]

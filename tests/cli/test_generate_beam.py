@@ -110,14 +110,12 @@ def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
     assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3", "--n", "3").err == message.format("")
 
 
-def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, monkeypatch, tmp_path):
+def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, tmp_path):
     """Texts, order and figures are those of `translate --n-best`, however many are searched for together."""
     (tmp_path / "in").write_text("a b c d\nb a\n")
     search = ("--beam", "4", "--decode.length-penalty", "1.2")
     words = ("generate", str(trained), "--file", str(tmp_path / "in"), *search, "--n", "3")
-    with (tmp_path / "in").open() as lines:
-        monkeypatch.setattr("sys.stdin", lines)
-        output = run("translate", str(trained), *search, "--n-best", "3", "--json").out
+    output = run("translate", str(trained), *search, "--n-best", "3", "--json", stdin=b"a b c d\nb a\n").out
     answers = [each for line in output.splitlines() for each in json.loads(line)["answers"]]
     texts = [json.loads(line) for line in run(*words, "--json").out.splitlines()]
     assert [each["text"] for each in texts] == [each["text"] for each in answers]

@@ -1,12 +1,10 @@
 """JSON lines where lines of text are read: a field of each, or a refusal with the way; never braces and keys."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Input
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.lines import texts_of
@@ -17,18 +15,17 @@ LINES = "".join(json.dumps(each) + "\n" for each in NESTED).encode()
 VERBS = ("translate", "classify")
 
 
-def ask(run, monkeypatch, data: bytes, verb: str, *words: str):
-    monkeypatch.setattr(sys, "stdin", Input(data))
+def ask(run, data: bytes, verb: str, *words: str):
     if verb == "classify":
         labels = {"data.task": "labelled", "data.layout": "label", "data.train": "a", "data.dev": "b"}
         recipe = override(Recipe("old"), labels | {"training.metric": "accuracy"})
         Path("runs/old/recipe.toml").write_text(dumps_recipe(recipe))
-    return run(verb, "runs/old", *words)
+    return run(verb, "runs/old", *words, stdin=data)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_json_on_standard_input_is_refused_with_its_fields(run, session, a_run, monkeypatch, verb):
-    answer = ask(run, monkeypatch, b"\n" + LINES, verb)
+def test_json_on_standard_input_is_refused_with_its_fields(run, session, a_run, verb):
+    answer = ask(run, b"\n" + LINES, verb)
     assert answer.code == 2
     assert answer.out.strip() == ""
     assert "Standard input, line 2: this seems to be JSON" in answer.err
@@ -38,8 +35,8 @@ def test_json_on_standard_input_is_refused_with_its_fields(run, session, a_run, 
 @pytest.mark.parametrize(
     "data", [b'[\n  {"text": "a"}\n]\n', b'{\n "text": "a"\n}\n', b'[{"text": "a"}]\n', b'{"text": broken}\n']
 )
-def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, session, a_run, monkeypatch, data):
-    assert "an object a line, as jq -c writes them" in ask(run, monkeypatch, data, "translate").err
+def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, session, a_run, data):
+    assert "an object a line, as jq -c writes them" in ask(run, data, "translate").err
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -51,43 +48,43 @@ def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, sessi
     (b'["a b", "c"]\n', 1, "jq -c '.[] | {text: .}'"),
     (b'["a b",\n\n"c"]\n', 3, "jq -c '.[] | {text: .}'"),
 ])  # fmt: skip
-def test_json_is_told_by_more_than_its_first_line(run, session, a_run, monkeypatch, verb, data, place, way):
-    answer = ask(run, monkeypatch, data, verb)
+def test_json_is_told_by_more_than_its_first_line(run, session, a_run, verb, data, place, way):
+    answer = ask(run, data, verb)
     assert answer.code == 2
     assert f"Standard input, line {place}: this seems to be JSON" in answer.err
     assert way in answer.err
-    assert ask(run, monkeypatch, data, verb, "--plain").out.count("\n") == data.count(b"\n")
+    assert ask(run, data, verb, "--plain").out.count("\n") == data.count(b"\n")
 
 
-def test_null_stays_blank_where_objects_are_read(run, session, a_run, monkeypatch):
+def test_null_stays_blank_where_objects_are_read(run, session, a_run):
     data = LINES.replace(b"\n", b"\nnull\n", 1) + b'{"translation": null}\n'
-    assert ask(run, monkeypatch, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n\n"
+    assert ask(run, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n\n"
 
 
-def test_a_field_of_each_object_is_read_and_blank_lines_stay_blank(run, session, a_run, monkeypatch):
+def test_a_field_of_each_object_is_read_and_blank_lines_stay_blank(run, session, a_run):
     data = LINES.replace(b"\n", b"\n\n", 1)
-    assert ask(run, monkeypatch, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n"
-    assert ask(run, monkeypatch, data, "classify", "--field", "id").out == "1:1\n\n3:1\n"
+    assert ask(run, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n"
+    assert ask(run, data, "classify", "--field", "id").out == "1:1\n\n3:1\n"
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_field_and_a_line_that_is_no_object_are_named_by_their_line(run, session, a_run, monkeypatch, verb):
-    missing = ask(run, monkeypatch, LINES, verb, "--field", "translation.de")
+def test_a_missing_field_and_a_line_that_is_no_object_are_named_by_their_line(run, session, a_run, verb):
+    missing = ask(run, LINES, verb, "--field", "translation.de")
     assert missing.code == 2
     assert "Standard input, line 1: the object has no field 'translation.de'" in missing.err
     assert "'translation.en'" in missing.err
-    other = ask(run, monkeypatch, LINES + b"ein Hund\n", verb, "--field", "id")
+    other = ask(run, LINES + b"ein Hund\n", verb, "--field", "id")
     assert "Standard input, line 3: a line must be one JSON object" in other.err
 
 
-def test_braces_are_text_where_that_is_said_or_where_the_run_learned_them(run, session, a_run, monkeypatch):
-    assert ask(run, monkeypatch, b'{"a": 1}\n', "translate", "--plain").out == '{"A": 1}\n'
+def test_braces_are_text_where_that_is_said_or_where_the_run_learned_them(run, session, a_run):
+    assert ask(run, b'{"a": 1}\n', "translate", "--plain").out == '{"A": 1}\n'
     recipe = override(Recipe("old"), {"data.task": "pairs", "data.train": "a", "data.dev": "b", "data.json": False})
     Path("runs/old/recipe.toml").write_text(dumps_recipe(recipe))
-    assert ask(run, monkeypatch, b'{"a": 1}\n', "translate").out == '{"A": 1}\n'
+    assert ask(run, b'{"a": 1}\n', "translate").out == '{"A": 1}\n'
 
 
-def test_text_with_braces_is_text(run, session, a_run, monkeypatch):
+def test_text_with_braces_is_text(run, session, a_run):
     for data in (
         b"{a} sentence\n",
         b'[x] "y": z\n',
@@ -101,7 +98,7 @@ def test_text_with_braces_is_text(run, session, a_run, monkeypatch):
         b'["a"]\n',
         b'"a"\n',
     ):
-        assert ask(run, monkeypatch, data, "translate").out == data.decode().upper()
+        assert ask(run, data, "translate").out == data.decode().upper()
 
 
 def test_prompts_of_a_file_too(run, writing, a_run, refused):

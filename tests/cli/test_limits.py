@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_verbs import translate
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 
 @pytest.mark.parametrize("size", ["1", "2", "9"])
-def test_translate_answers_what_comes_before_a_line_that_is_too_long(run, session, a_run, monkeypatch, size):
+def test_translate_answers_what_comes_before_a_line_that_is_too_long(run, session, a_run, size):
     data = b"a\n\nlong, long\n \nfar too long\nb\n"
-    answer = translate(run, monkeypatch, data, "--batch-size", size)
+    answer = run("translate", "runs/old", "--batch-size", size, stdin=data)
     assert (answer.code, answer.out) == (2, "A\n\nLONG, LONG\n\n")
     assert answer.err == (
         "1 line (3): the answer was cut before its end, by decode.max_new_tokens=4.\nglassformer: line 5 is too long\n"

@@ -3,7 +3,6 @@
 import json
 import logging
 import shutil
-import sys
 
 import pytest
 
@@ -42,11 +41,8 @@ def test_evaluate_says_how_it_decodes(trained, run):
     assert answer.err.count(CHOSEN) == 1
 
 
-def test_translate_says_how_it_decodes(trained, run, monkeypatch, tmp_path):
-    (tmp_path / "in").write_text("a b\n")
-    with (tmp_path / "in").open() as lines:
-        monkeypatch.setattr(sys, "stdin", lines)
-        answer = run("translate", trained, "--decode.precision", "auto")
+def test_translate_says_how_it_decodes(trained, run):
+    answer = run("translate", trained, "--decode.precision", "auto", stdin=b"a b\n")
     assert (answer.code, answer.out.count("\n")) == (0, 1)
     assert "decoding: " in answer.err
     assert " bfloat16 arithmetic; 1 thread, as OMP_NUM_THREADS says\n" in answer.err

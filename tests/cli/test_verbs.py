@@ -123,32 +123,38 @@ def test_evaluate_unknown_split(refused, session, a_run):
     assert "Did you mean 'test'?" in refused("evaluate", "runs/old", "--split", "tset")
 
 
-def translate(run, monkeypatch, data: bytes, *words: str):
-    monkeypatch.setattr(sys, "stdin", Input(data))
-    return run("translate", "runs/old", *words)
-
-
-def test_translate(run, session, a_run, monkeypatch):
-    answer = translate(run, monkeypatch, "\ufeffein Hund\r\n\n  \ngrün\nx\ny\n\nz".encode())
+def test_translate(run, session, a_run):
+    answer = run("translate", "runs/old", stdin="\ufeffein Hund\r\n\n  \ngrün\nx\ny\n\nz".encode())
     assert answer.out == "EIN HUND\n\n\nGRÜN\nX\nY\n\nZ\n"
     assert (answer.code, answer.err) == (0, "")
     assert session.calls == [("translate", a_run, 3)]
 
 
-def test_translate_with_other_decoding(run, session, a_run, monkeypatch):
-    translate(run, monkeypatch, b"x\n", "--decode.temperature", "0.5", "--decode.top-k=3", "--decode.batch-size", "2")
+def test_translate_with_other_decoding(run, session, a_run):
+    run(
+        "translate",
+        "runs/old",
+        "--decode.temperature",
+        "0.5",
+        "--decode.top-k=3",
+        "--decode.batch-size",
+        "2",
+        stdin=b"x\n",
+    )
     assert session.calls == [("translate", a_run, 2)]
     assert (session.recipe.decode.temperature, session.recipe.decode.top_k) == (0.5, 3)
-    assert translate(run, monkeypatch, b"", "--scores", "--decode.length-penalty", "2").code == 0, "of a score, too"
+    assert run("translate", "runs/old", "--scores", "--decode.length-penalty", "2", stdin=b"").code == 0, (
+        "of a score, too"
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"\n\n \n"])
-def test_translate_nothing(run, session, a_run, monkeypatch, data):
-    assert translate(run, monkeypatch, data).out == "\n" * data.count(b"\n")
+def test_translate_nothing(run, session, a_run, data):
+    assert run("translate", "runs/old", stdin=data).out == "\n" * data.count(b"\n")
 
 
-def test_translate_batch_size(run, refused, session, a_run, monkeypatch):
-    translate(run, monkeypatch, b"x\n", "--batch-size", "7")
+def test_translate_batch_size(run, refused, session, a_run):
+    run("translate", "runs/old", "--batch-size", "7", stdin=b"x\n")
     assert session.calls == [("translate", a_run, 7)]
     for wrong in ("0", "-1", "x", "1.5", "²"):
         assert f"got {wrong!r}" in refused("translate", "runs/old", "--batch-size", wrong)
@@ -162,8 +168,8 @@ def test_translate_at_a_terminal_answers_each_line(run, session, a_run, monkeypa
     assert "Ctrl-D" in answer.err
 
 
-def test_translate_invalid_utf8(run, session, a_run, monkeypatch):
-    answer = translate(run, monkeypatch, b"x\ngr\xfcn\n")
+def test_translate_invalid_utf8(run, session, a_run):
+    answer = run("translate", "runs/old", stdin=b"x\ngr\xfcn\n")
     assert answer.code == 2
     assert "Standard input, line 2: byte 3 of the line (0xfc) is not valid UTF-8" in answer.err
 
@@ -194,8 +200,8 @@ def test_answer_stays_on_its_line():
     assert on_one_line("x\r\n1\n2\r3\u2028") == "x  1 2 3\u2028"
 
 
-def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
-    answer = translate(run, monkeypatch, b"a?\n\nb\nlong, long\nlong, long, long\n" + b"?\n" * 6)
+def test_translate_tells_what_is_not_right(run, session, a_run):
+    answer = run("translate", "runs/old", stdin=b"a?\n\nb\nlong, long\nlong, long, long\n" + b"?\n" * 6)
     assert answer.code == 0
     assert answer.err == (
         "1 line (4): the answer was cut before its end, by decode.max_new_tokens=4.\n"
@@ -205,14 +211,14 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
     )
 
 
-def test_translate_tells_of_lines_longer_than_those_in_training(run, session, a_run, monkeypatch):
+def test_translate_tells_of_lines_longer_than_those_in_training(run, session, a_run):
     data = b"x" * 30 + b"\n" + (b"y" * 31 + b"\n") * 2
-    output = translate(run, monkeypatch, data).err.splitlines()[-1]
+    output = run("translate", "runs/old", stdin=data).err.splitlines()[-1]
     assert (
         output
         == "2 lines (2, 3): longer than every source in training (1 to 30 tokens), so the answers are less reliable."
     )
-    records = [json.loads(line) for line in translate(run, monkeypatch, data, "--json").out.splitlines()]
+    records = [json.loads(line) for line in run("translate", "runs/old", "--json", stdin=data).out.splitlines()]
     new = {"tokens": 31, "shortest": 1, "longest": 30}
     assert [each.get("untrained_length") for each in records] == [None, new, new]
 

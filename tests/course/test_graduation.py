@@ -177,7 +177,6 @@ def test_the_model_of_tutorial_004_graduates(tmp_path):
     """As it stands there: masks are given to it, it has no max_len, and its parts have other names than ours."""
     lines: list[str] = []
     found = notebook_file(NOTEBOOKS, "004")
-    assert found is not None
     path = tmp_path / "translator.py"
     path.write_text(ast.unparse(ast.Module([*parts(found)], [])), "utf-8")
     assert finish.graduate_file(path, tmp_path, False, "", lines.append, 60.0) == 0

@@ -38,7 +38,6 @@ def rows(tokens: torch.Tensor, keep: torch.Tensor | None) -> list[list[int]]:
 def test_pairs_hold_each_row_and_padding_on_the_right(sides):
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
     batch = Batch.pairs(sources, targets)
-    assert batch.source is not None
     assert rows(batch.tokens, batch.keep) == [[BOS, *ids, EOS] for ids in targets]
     assert rows(batch.source, batch.source_keep) == [[*ids, EOS] for ids in sources]
     assert (batch.keep is None) == (len({len(ids) for ids in targets}) == 1)
@@ -53,8 +52,6 @@ def test_pairs_hold_each_row_and_padding_on_the_right(sides):
 def test_blanks_are_labelled_and_nothing_else_is(sides):
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
     batch = Batch.blanks(sources, targets)
-    assert batch.labels is not None
-    assert batch.label_keep is not None
     assert rows(batch.tokens, batch.keep) == [[*s, SEP, *[BLANK] * len(t)] for s, t in sides]
     assert rows(batch.labels, batch.label_keep) == targets
     assert torch.equal(batch.label_keep, batch.tokens == BLANK)
@@ -135,9 +132,7 @@ def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout):
 def test_labelled_by_example():
     batch = Batch.labelled([[7, 8, 9], [7]], [1, 0])
     assert batch.tokens.tolist() == [[BOS, 7, 8, 9], [BOS, 7, PAD, PAD]]
-    assert batch.keep is not None
     assert batch.keep.tolist() == [[True] * 4, [True, True, False, False]]
-    assert batch.labels is not None
     assert batch.labels.tolist() == [1, 0]
     assert (batch.n_tokens, batch.pad_share, batch.label_keep, batch.source) == (6, 0.25, None, None)
 
@@ -145,9 +140,7 @@ def test_labelled_by_example():
 def test_tagged_by_example():
     batch = Batch.tagged([[7, 8], [9]], [[1, 2], [3]])
     assert batch.tokens.tolist() == [[7, 8], [9, PAD]]
-    assert batch.keep is not None
     assert batch.keep.tolist() == [[True, True], [True, False]]
-    assert batch.labels is not None
     assert rows(batch.labels, batch.keep) == [[1, 2], [3]]
     with pytest.raises(DataError, match=r"row 1 \(counted from 0\) has 1 tokens and 2 tags"):
         Batch.tagged([[7], [8]], [[1], [2, 3]])
@@ -159,7 +152,6 @@ def test_numbers_of_places_are_cut_with_their_places():
     parts = Batch(torch.full((2, 9), 7), keep, labels=labels, label_keep=keep).split(2)
     assert [part.tokens.shape[1] for part in parts] == [9, 2]
     for part, expected in zip(parts, (labels[:1], labels[1:, :2]), strict=True):
-        assert part.labels is not None
         assert torch.equal(part.labels, expected)
 
 
@@ -185,7 +177,6 @@ def test_labels_are_counted_from_zero():
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("x y", text) for text in texts], labelled=True)
     encoded = encode_pairs([Pair("x", text) for text in texts], tokenizers)
     batch = collate(encoded, [1, 0, 2], LABEL)
-    assert batch.labels is not None
     assert batch.labels.tolist() == [1, 0, 0]
     assert batch.tokens.tolist() == [[BOS, 6]] * 3
 

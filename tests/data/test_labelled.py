@@ -178,9 +178,7 @@ def test_a_first_label_that_no_other_text_has_is_noted(file, caplog):
 
 def test_a_header_of_another_split_is_no_label(file):
     path = file("dev.tsv", b"Satz\tKlasse\na\tx\n")
-    with pytest.raises(
-        DataError, match=r"dev\.tsv:1: the label 'Klasse' .* names the columns, set data\.header = true"
-    ):
+    with pytest.raises(DataError, match=r"dev\.tsv:1: .* label 'Klasse' .* names the columns, set data\.header = true"):
         read_labelled(path, known=["x", "y"])
     with pytest.raises(DataError, match=r"the label 'Klasse' .* or remove it\.$"):
         read_labelled(path, Columns(header=False), known=["x", "y"])
@@ -208,9 +206,7 @@ def test_splits_of_a_config(file):
 @pytest.mark.parametrize("label", ["", " "])
 def test_a_label_without_a_name_is_refused(label):
     for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
-        with pytest.raises(
-            DataError, match=r"A label must be a name, but label \d \(counted from 0\) is ' ?'\. Give it"
-        ):
+        with pytest.raises(DataError, match=r"A label .* be a name, but label \d \(counted from 0\) is ' ?'\. Give it"):
             make()
 
 

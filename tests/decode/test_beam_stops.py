@@ -9,7 +9,7 @@ import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small
 from decode.test_beam import spelling, text_of
-from decode.test_stream import tokenizer
+from decode.test_stream import searched, tokenizer
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokenizer import TOKENIZERS, WordTokenizer
@@ -19,7 +19,7 @@ from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.filters import Context
 from glassformer.decode.rows import Stop
 from glassformer.decode.settings import BeamSettings
-from glassformer.decode.stream import TextStream, search_texts, stop_of
+from glassformer.decode.stream import TextStream, stop_of
 from train.examples import model, sequences
 
 STOPS = [
@@ -181,26 +181,10 @@ def test_what_is_forced_stands_in_the_text_that_is_told(kind, behind):
 def test_the_blank_before_a_first_word_is_no_part_of_a_stop(behind):
     made = WordTokenizer(["the", "x"])
     network = model("decoder", seed=1, vocab=made.vocab_size).double()
-    pieces = [
-        *search_texts(
-            network,
-            made,
-            search=BeamSettings(beam=8),
-            n=8,
-            sources=None,
-            prompts=[[BOS]],
-            max_new_tokens=[4],
-            stops=[" the"],
-            filters=[],
-            never=[id for id in range(made.vocab_size) if id not in made.encode("the x")],
-            forced=Constraints(forced=["x"]).held(made, [" the"]),
-            numbers=[0],
-            prefix=False,
-            poll=lambda: None,
-            behind=[behind],
-            complete=None,
-        )
-    ]
+    given = {"prompts": [[BOS]], "max_new_tokens": [4], "stops": [" the"], "behind": [behind]}
+    never = [id for id in range(made.vocab_size) if id not in made.encode("the x")]
+    forced = Constraints(forced=["x"]).held(made, [" the"])
+    pieces = searched(network, made, BeamSettings(beam=8), 8, **given, never=never, forced=forced)
     assert any(each.text.startswith("the x") for each in pieces) == (not behind)
     assert all("x" in each.text for each in pieces)
 

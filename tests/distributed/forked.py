@@ -91,7 +91,6 @@ class Watch:
         def run(*args: Any, **kwargs: Any) -> Any:
             if not self.is_now("exchange"):
                 return call(*args, **kwargs)
-            assert self.moment is not None
             if self.moment.how == "before":
                 os.kill(os.getpid(), self.strike)
                 return call(*args, **kwargs)

@@ -150,7 +150,6 @@ def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
         now = weights_of(network)
         return all(torch.equal(each, now[name]) for name, each in before.items())
 
-    assert network.decoder is not None
     network.decoder.norm.register_forward_hook(poisoned)
     steps = train_steps(
         network,

@@ -69,8 +69,7 @@ def both(case: Case, mask: Mask, norm: str = "none", rotation: Rotation | None =
 
 def assert_equal(found, expected, tolerance: float = 1e-12) -> None:
     """Compare result and gradients."""
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -250,7 +250,6 @@ def test_a_model_that_is_watched_is_run_by_its_modules(steps):
     ready, ids, memory = natively(made), tokens(2, 5), given(made)
     with reading(ready) as seen:
         stepwise(ready, ids, (3, 1, 1), **memory)
-        assert seen.weights is not None
         assert seen.weights.shape == (2, 1, 5)
     assert steps == [0]
     stepwise(ready, ids, (3, 1, 1), **memory)

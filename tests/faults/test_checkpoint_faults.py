@@ -65,7 +65,6 @@ class Stage:
         self.good = {self.content(start / "checkpoints" / name) for name in ("step-000000005", "step-000000010")}
         run, _ = self.play()
         done = newest(run).folder
-        assert done is not None
         examples.assert_is_step(done, **read_state(done))  # the new content is right, so equal bytes are right
         self.good.add(self.content(done))
 
@@ -82,7 +81,6 @@ class Stage:
     def check(self, run: Path) -> None:
         """A complete checkpoint is found, of the old content or the new; the others are untouched."""
         found = newest(run)
-        assert found.folder is not None
         assert read_state(found.folder) in self.scene.newest
         for folder in checkpoints(run).values():
             assert self.content(folder) in self.good, folder
@@ -207,7 +205,6 @@ def kill(run: Path, chance: random.Random) -> None:
     first = int((newest(run).folder or step_folder(run, 0)).name.removeprefix("step-")) + 1
     command = [sys.executable, "-c", CHILD, str(run), str(first)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         steps = [int(child.stdout.readline()) for _ in range(chance.randrange(2, 6))]
         for _ in range(chance.randrange(30_000)):
             pass
@@ -215,7 +212,6 @@ def kill(run: Path, chance: random.Random) -> None:
         steps += [int(line) for line in child.stdout]
     assert child.returncode == -signal.SIGKILL
     found = newest(run)
-    assert found.folder is not None
     step = int(found.folder.name.removeprefix("step-"))
     assert step in (steps[-1], steps[-1] + 1), "what it said was saved is saved"
     assert (found.folder / MODEL).read_bytes() == f"{MODEL} {step} ".encode() * 1000

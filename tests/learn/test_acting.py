@@ -8,7 +8,6 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.control.rollout import Agent, World, play
-from glassformer.data.trajectories.episodes import Spaces
 from glassformer.store.checkpoint import load
 
 STEPS = 4
@@ -58,7 +57,6 @@ def agent(tmp_path_factory) -> Agent:
     out = str(folder / "run")
     assert main(["train", "decision", *TINY, "--data.train", written(folder / "coins.csv"), "--out", out]) == 0
     loaded = load(out)
-    assert isinstance(loaded.tokenizers.target, Spaces)
     return Agent(loaded.model, loaded.tokenizers.target, STEPS)
 
 

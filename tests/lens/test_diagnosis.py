@@ -127,7 +127,6 @@ def test_what_came_before_is_found_by_a_pair_of_heads():
 
     pairs = (found for found in map(diagnosed, range(6)) if {"previous", "induction"} <= {*named(found).values()})
     found = next(pairs, None)
-    assert found is not None
     first = min(each.head[1] for each in found.heads if each.label.label == "previous")
     assert first < max(each.head[1] for each in found.heads if each.label.label == "induction")
     assert group(found, "induction").zero.value < 0.5

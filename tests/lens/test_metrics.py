@@ -27,7 +27,6 @@ def figures(weights, predicted, allowed=None, counted=None) -> tuple[float, floa
     score = tally(
         weights, predicted, all_keys if allowed is None else allowed, all_queries if counted is None else counted
     ).score()
-    assert score is not None
     return float(score.mass[0]), float(score.argmax[0]), score.chance, float(score.corrected[0]), score.n_queries
 
 
@@ -93,7 +92,6 @@ def test_lengths_are_scored_apart_and_pooled_by_their_queries():
     by_length = found.by_length(lengths)
     assert {n: float(score.mass[0]) for n, score in by_length.items()} == {2: 1, 4: 0}
     pooled = found.score()
-    assert pooled is not None
     assert float(pooled.mass[0]) == pytest.approx(2 / 6)
     assert pooled.chance == pytest.approx((2 / 2 + 4 / 4) / 6)
 

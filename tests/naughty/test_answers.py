@@ -1,11 +1,10 @@
 """Naughty strings as what a model is asked: prompts come back as they are, and each line has one line of answer."""
 
 import json
-import sys
 
 import pytest
 
-from cli.conftest import Answer, Input
+from cli.conftest import Answer
 from glassformer.data.lines import MARK
 from glassformer.data.tokenizer import ByteTokenizer
 from glassformer.train.finished import writing
@@ -56,17 +55,15 @@ def test_a_prompt_is_taken_from_an_argument_and_from_standard_input(step, string
 
     monkeypatch.setattr(writing, "Writer", once)
     for each in [*strings[::step], *(each for each in strings if each != each.strip())]:
-        monkeypatch.setattr(sys, "stdin", Input(MARK + each.encode() + b"\n"))
-        by_input = run("generate", str(writer_run), *SHORT)
+        by_input = run("generate", str(writer_run), *SHORT, stdin=MARK + each.encode() + b"\n")
         by_argument = run("generate", str(writer_run), f"--prompt={each}", *SHORT)
         assert [json.loads(line)["prompt"] for line in lines_of(by_input)] == [each]
         assert by_argument.out == by_input.out
 
 
-def test_each_line_is_translated_to_one(strings, answering_run, run, monkeypatch):
+def test_each_line_is_translated_to_one(strings, answering_run, run):
     def translated(*words: str) -> list[str]:
-        monkeypatch.setattr(sys, "stdin", Input(MARK + "\n".join(strings).encode()))
-        return lines_of(run("translate", str(answering_run), *words))
+        return lines_of(run("translate", str(answering_run), *words, stdin=MARK + "\n".join(strings).encode()))
 
     tokens = ByteTokenizer()
     found = [json.loads(each) for each in translated("--json")]
@@ -79,10 +76,9 @@ def test_each_line_is_translated_to_one(strings, answering_run, run, monkeypatch
     assert plain == [each["answers"][0]["text"] if each["answers"] else "" for each in found]
 
 
-def test_each_line_has_one_label(strings, labelling_run, run, monkeypatch):
+def test_each_line_has_one_label(strings, labelling_run, run):
     def classified(*words: str) -> list[str]:
-        monkeypatch.setattr(sys, "stdin", Input(MARK + "\n".join(strings).encode()))
-        return lines_of(run("classify", str(labelling_run), *words))
+        return lines_of(run("classify", str(labelling_run), *words, stdin=MARK + "\n".join(strings).encode()))
 
     found = [json.loads(each) for each in classified("--json")]
     assert [each is None for each in found] == [not each.strip() for each in strings]

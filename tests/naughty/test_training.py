@@ -90,9 +90,7 @@ def test_pairs_are_read_as_they_are_or_refused_with_their_line(strings, tmp_path
     for each in strings:
         if each not in whole:
             path = lines(tmp_path / "bad.tsv", ["a\tb", f"{each}\tb"])
-            with pytest.raises(
-                DataError, match=r"bad.tsv:2: (the source side is empty|a line must be source, TAB, target)"
-            ):
+            with pytest.raises(DataError, match=r"bad.tsv:2: (the source .* empty|a line must be source, TAB, target)"):
                 read_pairs(path)
 
 

@@ -85,9 +85,7 @@ def test_a_full_cache_refuses_and_stays_as_it_was(variant):
     made = model("decoder", **variant)
     cache, ids = made.new_cache(4), tokens(1, 4)
     made(ids[:, :3], cache=cache)
-    with pytest.raises(
-        ConfigError, match=r"room for 4 tokens, .* needs room for 5\. Make one with new_cache\(capacity=5\)"
-    ):
+    with pytest.raises(ConfigError, match=r".* 4 tokens, .* needs room for 5\. Make one with new_cache\(capacity=5\)"):
         made(tokens(1, 2), cache=cache)
     assert torch.equal(made(ids[:, 3:], cache=cache)[:, -1].argmax(-1), made(ids)[:, -1].argmax(-1))
     with pytest.raises(ConfigError, match="room for 5"):

@@ -41,9 +41,7 @@ def test_chances_are_below_one(name, value):
 
 @pytest.mark.parametrize(("d_model", "n_heads"), [(64, 5), (100, 8), (7, 2), (3, 8), (512, 7), (13, 12)])
 def test_heads_that_do_not_divide_the_width(d_model, n_heads):
-    with pytest.raises(
-        ConfigError, match=rf"d_model \({d_model}\) must be a multiple of n_heads \({n_heads}\)"
-    ) as error:
+    with pytest.raises(ConfigError, match=rf"d_model \({d_model}\) .* be a multiple of n_heads \({n_heads}\)") as error:
         stack(d_model=d_model, n_heads=n_heads)
     (heads,), (width,) = offers(error, "n_heads"), offers(error, "d_model")
     Transformer(config(d_model=d_model, n_heads=heads))
@@ -136,9 +134,7 @@ def test_models_that_cannot_be(wrong, message):
     ("init", "xaver", "xavier"),
 ])  # fmt: skip
 def test_unknown_names_meet_the_nearest(name, wrong, right):
-    with pytest.raises(
-        ConfigError, match=rf"^{name}='{wrong}' is not known\. Known: .*'{right}'.* Did you mean '{right}'\?$"
-    ):
+    with pytest.raises(ConfigError, match=rf"^{name}='{wrong}' is not known\..*'{right}'.* Did you mean '{right}'\?$"):
         Transformer(config(**{name: wrong}))
     Transformer(config(**{name: right}))
 

@@ -34,8 +34,6 @@ def test_the_setting_of_the_cap_reaches_the_model():
     ("rule", "backend"), [("linear", "sdpa"), ("linear", "sparse"), ("sigmoid", "sdpa"), ("softmax", "sums")]
 )
 def test_a_backend_that_the_rule_has_not(rule, backend):
-    with pytest.raises(
-        ConfigError, match=rf"'{rule}' has no backend '{backend}'; it has 'auto', .*'reference'.*attention='auto'"
-    ):
+    with pytest.raises(ConfigError, match=rf"'{rule}' .* '{backend}'; it has 'auto', .*'reference'.*attention='auto'"):
         Transformer(config("decoder", attention_rule=rule, attention=backend))
     Transformer(config("decoder", attention_rule=rule, attention="auto"))

@@ -56,15 +56,11 @@ def check_bodies(wire: Wire, n: int, path: str = PATH) -> None:
     assert not wire.said
 
 
-def test_any_body_has_an_answer(wire):
-    check_bodies(wire, 500)
+@pytest.mark.parametrize("n", [500, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_any_body_has_an_answer(wire, n):
+    check_bodies(wire, n)
 
 
 def test_any_body_of_a_translation_has_an_answer(answerer):
     with Wire(answerer, max_new_tokens=40, rows=8, queue=8) as wire:
         check_bodies(wire, 500, "/v1/translate")
-
-
-@pytest.mark.slow
-def test_two_hundred_thousand_bodies(wire):
-    check_bodies(wire, 200_000)

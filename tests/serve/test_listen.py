@@ -50,7 +50,8 @@ def test_requests_that_do_not_arrive_are_ended(server):
             assert json.loads(message.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_slow"
 
 
-def slow_connections(server: Process, n: int) -> None:
+@pytest.mark.parametrize("n", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_slow_connections(server, n):
     """So many connections that send a byte and no more: others are served meanwhile, and all of them are ended."""
     lines = [server.connect() for _ in range(n)]
     for i, line in enumerate(lines):
@@ -65,15 +66,6 @@ def slow_connections(server: Process, n: int) -> None:
     for line in lines:
         line.close()
     assert all(each.startswith(b"HTTP/1.1 408 ") for each in output)
-
-
-def test_slow_connections(server):
-    slow_connections(server, 50)
-
-
-@pytest.mark.slow
-def test_five_hundred_slow_connections(server):
-    slow_connections(server, 500)
 
 
 @pytest.mark.slow  # a server of its own, as the next ones

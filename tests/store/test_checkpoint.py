@@ -314,9 +314,7 @@ def test_optimizer_of_another_model_is_refused(tmp_path):
     assert examples.names(tmp_path) == []
     wrong = {name: {"exp_avg": torch.zeros(2, 2)} for name in [next(iter(examples.moments(made)))]}
     folder = save(tmp_path / "x", made, examples.tokenizers(), optimizer=wrong)
-    with pytest.raises(
-        CheckpointError, match=r"exp_avg/encoder\.embedding\.weight does not match the name and shape of any weight"
-    ):
+    with pytest.raises(CheckpointError, match=r"exp_avg/encoder\.embedding\.weight does not match the name .* weight"):
         load_optimizer(folder)
 
 
@@ -373,9 +371,7 @@ def test_state_that_could_not_be_read_again_is_refused(tmp_path):
     assert load(save(tmp_path / "x", made, pair, state={"deep": deep})).state == {"deep": deep}
     with pytest.raises(CheckpointError, match="plain JSON"):
         save(tmp_path / "x", made, pair, state={"deep": [deep]})
-    with pytest.raises(
-        CheckpointError, match=r"state\.json must have at most 33,554,432 bytes, .* it would have 33,554,\d\d\d"
-    ):
+    with pytest.raises(CheckpointError, match=r"state\.json .* most 33,554,432 bytes, .* it would have 33,554,\d\d\d"):
         save(tmp_path / "x", made, pair, state={"long": "x" * 2**25})
 
 

@@ -239,9 +239,7 @@ def test_a_space_before_each_text_is_refused_wherever_it_is_asked_for(tmp_path):
 
 
 def test_folders_that_are_none_are_refused(tmp_path):
-    with pytest.raises(
-        GlassformerError, match=r"config.json, model.safetensors and tokenizer.json; .*away does not exist"
-    ):
+    with pytest.raises(GlassformerError, match=r"config.json, model.safetensors and tokenizer.json; .*away .* exist"):
         read_pretrained(tmp_path / "away")
     with pytest.raises(GlassformerError, match=r"has no config.json\. To download one: hf download"):
         read_pretrained(tmp_path)

@@ -183,9 +183,7 @@ def test_out_of_memory_for_the_optimizer(saved, monkeypatch):
         raise RuntimeError("can't allocate memory")
 
     monkeypatch.setattr(torch.Tensor, "to", fail)
-    with pytest.raises(
-        ResourceError, match=r"The optimizer in .* bytes on cpu, and could not be put there: can't allocate"
-    ):
+    with pytest.raises(ResourceError, match=r"The optimizer in .* bytes .* and could not be put there: can't allocate"):
         load_optimizer(folder)
 
 
@@ -198,5 +196,4 @@ def test_no_numbers_are_allocated_for_weights_that_do_not_fit(saved, monkeypatch
 
 def test_model_has_no_tensor_without_memory(saved):
     loaded = load(saved).model
-    assert isinstance(loaded, Transformer)
     assert {tensor.device.type for tensor in (*loaded.parameters(), *loaded.buffers())} == {"cpu"}

@@ -150,9 +150,7 @@ def test_state_of_another_model_is_refused():
     optimizer = built(one)
     train(one, optimizer, 1)
     state = optimizer_state(optimizer, one)
-    with pytest.raises(
-        CheckpointError, match=r"exp_avg of .*feed_forward.* shape of the parameter, \(10, 8\); it has \(12, 8\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"exp_avg of .*feed_forward.* parameter, \(10, 8\); it has \(12, 8\)"):
         load_optimizer_state(built(other), other, state)
     del state["encoder.norm.weight"]
     with pytest.raises(CheckpointError, match=r"only one of the two has encoder\.norm\.weight\. Resume"):

@@ -92,22 +92,13 @@ def compare(name: str) -> None:
     )
     compiled().objective.backward()
     model.eval()  # so that neither draws anything
-    for one, other in zip(compiled(), loss_of(model, batch, objective, label_smoothing=0.1), strict=True):
-        torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(compiled(), loss_of(model, batch, objective, label_smoothing=0.1), rtol=2e-6, atol=2e-6)
 
 
-def alone(*names: str) -> None:
+@pytest.mark.parametrize("names", [FEW, pytest.param(CASES, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_losses_compile_as_one_graph_and_are_the_same(names):
     """In a process whose functions do not check shapes, as the tracer cannot follow these checks."""
     printed(__file__, *names, timeout=500)
-
-
-def test_losses_compile_as_one_graph_and_are_the_same():
-    alone(*FEW)
-
-
-@pytest.mark.slow
-def test_all_losses_compile_as_one_graph_and_are_the_same():
-    alone(*CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -145,8 +136,7 @@ def test_places_that_do_not_count_weigh_nothing(name, smoothing, monkeypatch):
     picked = found()
     monkeypatch.setattr("glassformer.train.loss.picked", None)
     monkeypatch.setattr("glassformer.train.loss.picks", lambda x: False)
-    for one, other in zip(found(), picked, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(found(), picked, rtol=1e-11, atol=1e-12)
 
 
 if __name__ == "__main__":

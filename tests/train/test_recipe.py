@@ -229,10 +229,7 @@ def test_one_stack_fills_answers_as_long_as_their_sources(task):
 
 def test_one_stack_has_one_vocabulary():
     options = {"data.layout": "encoder", "tokenizer.shared": False}
-    with pytest.raises(
-        ConfigError,
-        match=r"needs one vocabulary for source and target; got tokenizer\.shared=False.*Try tokenizer\.shared=True",
-    ):
+    with pytest.raises(ConfigError, match=r"needs .* target; got tokenizer\.shared=False.*Try tokenizer\.shared=True"):
         override(load_recipe("reverse"), options)
     assert override(load_recipe("reverse"), options | {"tokenizer.shared": True}).data.layout == "encoder"
 

@@ -30,9 +30,7 @@ def test_damaged_line_is_named_and_nothing_is_dropped(tmp_path, line, name):
     content = f'{{"step": 1}}\n{line}{{"step": 2}}\n'.encode("utf-8", "surrogateescape")
     path.write_bytes(content)
     (tmp_path / "metrics.jsonl").touch()
-    with pytest.raises(
-        CheckpointError, match=rf"{name}:2: each line must be a JSON object with a step; .*move the file away"
-    ):
+    with pytest.raises(CheckpointError, match=rf"{name}:2: .* must be a JSON object with a step; .*move the file away"):
         report(tmp_path, io.StringIO(), *events(3, 4))
     assert path.read_bytes() == content
 

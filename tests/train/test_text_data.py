@@ -98,7 +98,6 @@ def test_a_document_mask_keeps_documents_apart(tmp_path):
         text_recipe(shelf(tmp_path), data__document_mask=True, data__window=24, training__batch_tokens=96)
     )
     batch = first(prepared, 1)[0][1]
-    assert batch.documents is not None
     assert torch.equal(batch.documents, (batch.tokens == 1).cumsum(1))
     assert first(prepare(text_recipe(shelf(tmp_path))), 1)[0][1].documents is None
 
@@ -163,9 +162,7 @@ def test_a_text_shorter_than_a_window_is_refused(tmp_path):
 
 def test_a_split_that_is_not_named_is_refused(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path)))
-    with pytest.raises(
-        ConfigError, match=r"The test split needs a text, .*\. Give one with --data\.text FILE, or .* --split dev"
-    ):
+    with pytest.raises(ConfigError, match=r"The test .* text, .*\. Give one with --data\.text FILE, or .* --split dev"):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 

@@ -86,9 +86,7 @@ def test_changed_text_is_refused_by_name_and_gone_on_with_where_allowed(tmp_path
     path = book(tmp_path)
     follow(start(text_recipe(path), tmp_path / "run"), stop_after=5)
     path.write_text("e" + words(120)[1:], "utf-8")
-    with pytest.raises(
-        CheckpointError, match=rf"contents of the training text \({path}\) have changed since.*data.text"
-    ):
+    with pytest.raises(CheckpointError, match=rf"contents of the training .* \({path}\) have changed since.*data.text"):
         resume(tmp_path / "run")
     session = resume(tmp_path / "run", ["data.text"])
     assert f"changed, as allowed: the contents of the training text ({path})" in session.notes

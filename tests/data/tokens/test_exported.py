@@ -67,7 +67,6 @@ def test_other_tokens_move_up_if_special_ones_are_left_out(kind):
 @pytest.mark.parametrize("begin", [None, BOS])
 def test_a_file_of_ours_is_recognised(kind, begin):
     found = returned(exported(MADE[kind], begin=begin))
-    assert found is not None
     tokenizer, begins = found
     assert type(tokenizer) is type(MADE[kind])
     assert tokenizer.to_json() == MADE[kind].to_json()
@@ -80,7 +79,6 @@ def test_a_file_that_was_saved_with_limits_and_padding_is_recognised(kind):
     theirs.enable_truncation(5)
     theirs.enable_padding(pad_token=names_of(MADE[kind])[PAD])
     found = returned(theirs.to_str())
-    assert found is not None
     assert found[0].to_json() == MADE[kind].to_json()
 
 

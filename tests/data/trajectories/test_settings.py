@@ -77,9 +77,7 @@ def test_the_end_of_the_training_file_is_held_out(tmp_path, n, share, held_out):
 @pytest.mark.parametrize(("n", "share"), [(1, 0.1), (2, 0.9), (10, 0.96)])
 def test_a_file_too_short_to_be_split_is_refused(tmp_path, n, share):
     requested = config(train=written(tmp_path, n), dev_share=share)
-    with pytest.raises(
-        DataError, match=rf"train\.csv: data\.dev_share={share} of {n} episodes leaves none to train on"
-    ):
+    with pytest.raises(DataError, match=rf"train\.csv: data\.dev_share={share} of {n} episodes leaves .* to train on"):
         read_split(requested, "train", 1)
 
 

@@ -142,9 +142,7 @@ def test_permission_that_nothing_needs_is_refused(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     with pytest.raises(ConfigError, match=r"training\.steps: its value is the same as in the run so far"):
         resume(run, ["training.steps"])
-    with pytest.raises(
-        ConfigError, match=r"training\.step: there is no such setting\. Did you mean 'training\.steps'\?$"
-    ):
+    with pytest.raises(ConfigError, match=r"training\.step: .* is no such setting\. Did you mean 'training\.steps'\?$"):
         resume(run, ["training.step"])
 
 

@@ -164,9 +164,7 @@ def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
 def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     (run / "recipe.toml").write_text(dumps_recipe(recipe(model__d_ff=16, model__dropout=0.3, training__steps=2)))
-    with pytest.raises(
-        CheckpointError, match=r"recipe\.toml or .* asks for another: .*Undo that change.*--out"
-    ) as caught:
+    with pytest.raises(CheckpointError, match=r"recipe\.toml or .* another: .*Undo that change.*--out") as caught:
         resume(run)
     for side in ("encoder", "decoder"):
         assert f"{side}.d_ff is 12, and 16 is asked for" in str(caught.value)
@@ -177,9 +175,7 @@ def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
 def test_a_vocabulary_of_another_size_is_told_apart_from_other_settings(tmp_path):
     built = preset("gpt2")
     refuse_other_model(tmp_path, built, preset("gpt2"))
-    with pytest.raises(
-        CheckpointError, match=r"vocab_size is 50257, but it has 68 tokens\. Restore its tokenizer\.json"
-    ):
+    with pytest.raises(CheckpointError, match=r"vocab_size is 50257, .* has 68 tokens\. Restore its tokenizer\.json"):
         refuse_other_model(tmp_path, built, replace(built, vocab_size=68))
     both = replace(built, vocab_size=68, decoder=replace(built.stack, d_ff=16))
     with pytest.raises(CheckpointError, match=r"asks for another: vocab_size is 50257, and 68 is asked for; "):

@@ -90,7 +90,6 @@ def test_objects_without_words_or_tags_are_skipped_and_counted(tmp_path, row):
         read_tagged(path, Columns())
     loaded = read_tagged(path, Columns(), skip_empty=True)
     assert (len(loaded.pairs), loaded.skipped) == (2, 1)
-    assert loaded.origin is not None
     assert loaded.origin.place(1, "target") == f"{path}:3"
 
 
@@ -137,12 +136,9 @@ def test_a_tag_belongs_to_the_first_piece_of_its_word(kind):
 def test_the_loss_counts_words_and_not_pieces():
     recipe = small(tokenizer__kind="character")
     task = task_of(recipe.data)
-    assert isinstance(task, Tags)
     pairs = [Pair("ab c", "B-X O"), Pair("def", "O")]
     tokenizers = task.learn(recipe, pairs, None)
     batch = task.batch(task.encode(pairs, tokenizers), [0, 1])
-    assert batch.label_keep is not None
-    assert batch.labels is not None
     assert batch.label_keep.tolist() == [[True, False, False, True], [True, False, False, False]]
     assert [tokenizers.labels[each] for each in batch.labels[batch.label_keep].tolist()] == ["B-X", "O", "O"]
 
