@@ -174,6 +174,8 @@ def test_parallel_files_of_json(file):
     [
         *("source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"),
         *("Deutsch\tEnglish", "eng\tdeu", "word\tphonemes", "frage\tantwort"),
+        *("text_en\ttext_de", '"source"\t"target"', "# source\ttarget", "User:\tAssistant:", "Vietnamese\tLatin"),
+        *("premise\thypothesis", "source (en)\ttarget (de)", "lemma\tform", "wrong\tcorrection", "原文\t译文"),
     ],
 )
 def test_a_header_that_nobody_spoke_of(file, first):
@@ -188,7 +190,9 @@ def test_a_header_that_nobody_spoke_of(file, first):
     assert read_pairs(*sides, columns=Columns(header=True)).pairs == [Pair("c", "c")]
 
 
-@pytest.mark.parametrize("first", ["the source\tdie Quelle", "question ?\tanswer", "en\ten", "target\tZiel", "a\tb"])
+@pytest.mark.parametrize(
+    "first", ["the source\tdie Quelle", "question ?\tanswer", "en\ten", "target\tgoal", "a\tb", "my name is Latin\tde"]
+)
 def test_a_pair_is_no_header(file, first):
     assert len(read_pairs(file("a.tsv", f"{first}\nx\ty\n".encode())).pairs) == 2
     assert len(read_pairs(file("b.tsv", f"x\ty\n{first}\nsource\ttarget".encode())).pairs) == 3

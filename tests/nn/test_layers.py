@@ -132,6 +132,7 @@ def test_an_encoder_decoder_has_them_in_both_stacks_and_in_its_recipe(tmp_path):
     ({"layers": "7 window=2"}, "blocks that are there, 0 to 1; got '7'"),
     ({"layers": "5: window=2"}, "blocks that are there, 0 to 1; got '5:'"),
     ({"layers": "0 window=2; -2 d_ff=4"}, "block 0 is in '0 window=2' and in '-2 d_ff=4'"),
+    ({"layers": "0 window=2 d_ff=4 window=3"}, "may set window once for a block; got '0 window=2 d_ff=4 window=3'"),
     ({"layers": "0,0 window=2"}, "block 0 is in '0,0 window=2' and in '0,0 window=2'"),
     ({"layers": "0 norm=rms"}, "'norm' is nothing that blocks may have differently. Known: 'convolution', 'd_ff'"),
     ({"layers": "0 windwo=2"}, "Did you mean 'window'"),

@@ -89,3 +89,9 @@ def test_every_backend_reads_the_table(rule, backend):
     (gradient,) = torch.autograd.grad(out.square().sum(), q)
     assert gradient.isfinite().all()
     assert gradient[:, :, 2].abs().max() == 0
+
+
+@pytest.mark.parametrize("given", [CAUSAL.to_sparse(), CAUSAL.to(torch.complex64)], ids=["sparse", "complex"])
+def test_a_tensor_of_another_kind_is_refused(given):
+    with pytest.raises(ConfigError, match=r"must be a dense tensor of real numbers.*Mask\(keep=keep\) for padding"):
+        Attention(8, H, AUTO).double()(vectors(), mask=given)

@@ -394,3 +394,13 @@ def test_ids_of_32_bits_are_ids():
     network = model("decoder")
     assert torch.equal(network(IDS), network(IDS.int()))
     assert Transformer(ModelConfig(9, decoder=config("decoder").decoder))
+
+
+def test_a_name_that_is_no_arguments_is_told_with_the_way():
+    """Others call it mask, or attention_mask."""
+    with pytest.raises(ArgumentError, match=r"Transformer takes no argument 'attention_mask'\. Give keep=, boolean"):
+        model("decoder")(IDS, attention_mask=torch.ones(1, 3))
+    with pytest.raises(ArgumentError, match=r"Transformer takes no argument 'sorce'.*Did you mean 'source'"):
+        model("encoder-decoder")(IDS, sorce=IDS)
+    with pytest.raises(ArgumentError, match=r"Attention takes no argument 'attn_mask'.*Did you mean 'mask'"):
+        Attention(8, 2, AUTO)(X, attn_mask=torch.ones(3, 3))

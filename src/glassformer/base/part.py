@@ -15,6 +15,7 @@ from jaxtyping import TypeCheckError
 from torch import nn
 
 from glassformer.base.errors import ArgumentError, ConfigError, GlassformerError
+from glassformer.base.registry import suggestion
 from glassformer.base.runtime import autocast_dtype
 from glassformer.base.shapes import Tensor
 from glassformer.base.typed import came, expect, in_words, is_of, remedy
@@ -31,6 +32,9 @@ EXAMPLES = {
     "LayerCache": "model.new_cache().layers[0]",
 }
 """What to give for an argument, or of a class."""
+KEEP = (
+    "Give keep=, boolean [B, T] and True at real tokens; whether it reads later tokens is said in its config (causal)."
+)
 Function = TypeVar("Function", bound=Callable[..., Any])
 Given = Mapping[str, Any]
 
@@ -89,9 +93,10 @@ def checked(function: Function) -> Function:
 
 
 def explain(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], given: Given) -> None:
-    """Raise `ArgumentError` for the first argument that is not as annotated, or unlike the weights or first tensor.
+    """Raise `ArgumentError` for a name that is no argument's, or the first argument that is not as it should be.
 
-    An error of ours that says more is left as it is, and so is a wrong shape in our tests.
+    It should be as annotated, and like the weights or the first tensor. An error of ours that says more is left as it
+    is, and so is a wrong shape in our tests.
     """
     plain = not isinstance(error, GlassformerError | TypeCheckError) or isinstance(error, ArgumentError)
     if torch.compiler.is_compiling() or not plain:
@@ -100,6 +105,11 @@ def explain(error: Exception, function: Callable[..., Any], args: tuple[Any, ...
     if args and isinstance(part := args[0], nn.Module):
         owner, sizes = type(part).__name__, sizes_of(part)
         weights = [("its weights", each) for each in part.parameters() if each.is_floating_point()]
+    known = [name for name in annotated(function)[0].parameters if name != "self"]
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None and not takes_any_name(function):
+        way = KEEP if "mask" in unknown and "keep" in known else suggestion(unknown, known)
+        raise ArgumentError(f"{owner} takes no argument {unknown!r}. {way}") from error
     beside = weights or [(name, value) for name, value, _ in found if isinstance(value, Tensor)][:1]
     for name, value, hint in found:
         wrong = misfit(name, value, hint, sizes)
@@ -113,6 +123,12 @@ def explain(error: Exception, function: Callable[..., Any], args: tuple[Any, ...
 def annotated(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
     """The signature of a function, and what its annotations mean."""
     return inspect.signature(function), get_type_hints(function)
+
+
+@cache
+def takes_any_name(function: Callable[..., Any]) -> bool:
+    """Whether a function has an argument such as `**given`."""
+    return any(each.kind is each.VAR_KEYWORD for each in annotated(function)[0].parameters.values())
 
 
 @cache

@@ -129,6 +129,10 @@ def as_mask(given: object, of_queries: torch.Size, S: int) -> Tensor:
     """A tensor that is given as a mask, as [#B, #H, T, S]. Errors: `ConfigError` as `Mask.of` says."""
     if not isinstance(given, Tensor):
         raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {MASK_WAYS}")
+    if given.layout != torch.strided or given.is_complex():
+        raise ConfigError(
+            f"A mask must be a dense tensor of real numbers; got {given.layout}, {given.dtype}. {MASK_WAYS}"
+        )
     (B, H, T, _), shape = of_queries, list(given.shape)
     if shape == [B, S] == [T, S] and B > 1:
         raise ConfigError(

@@ -251,7 +251,19 @@ SIDES = frozenset((
     "reference", "translation", "translated", "corrected", "noisy", "clean", "english", "german", "french", "spanish",
     "italian", "portuguese", "dutch", "russian", "chinese", "japanese", "lang", "language", "deutsch", "englisch",
     "français", "español", "italiano", "português", "nederlands", "word", "words", "phoneme", "phonemes", "spelling",
-    "pronunciation", "frage", "antwort", "context", "correct", "incorrect",
+    "pronunciation", "frage", "antwort", "context", "correct", "incorrect", "correction", "error", "wrong", "right",
+    "erroneous",
+    "user", "assistant", "human", "bot", "gpt", "utterance", "dialogue", "dialog", "conversation", "turn", "premise",
+    "hypothesis", "lemma", "form", "inflection", "infinitive", "code", "docstring", "sql", "formal", "informal",
+    "simple", "complex", "paraphrase", "grapheme", "graphemes", "transcription", "transliteration", "romanization",
+    "gloss", "number", "numbers", "string", "label", "labels", "raw", "normalized", "id", "content", "description",
+    "abstract", "keywords", "arabic", "bengali", "bulgarian", "catalan", "croatian", "czech", "danish", "estonian",
+    "finnish", "greek", "hebrew", "hindi", "hungarian", "icelandic", "indonesian", "irish", "japanese", "korean",
+    "latin", "latvian", "lithuanian", "malay", "norwegian", "persian", "polish", "romanian", "serbian", "slovak",
+    "slovenian", "swahili", "swedish", "tamil", "thai", "turkish", "ukrainian", "urdu", "vietnamese", "welsh",
+    "quelle", "ziel", "satz", "wort", "mot", "phrase", "palabra", "frase", "pregunta", "respuesta", "réponse",
+    "исходный", "перевод", "вопрос", "ответ", "原文", "译文", "訳文", "源语言", "目标语言", "问题", "回答",
+    "中文", "英文", "翻译", "日本語", "英語", "質問",
 ))  # fmt: skip
 """Words that the names of columns of pairs are made of."""
 LANGUAGES = frozenset((
@@ -271,5 +283,7 @@ def _name_columns(pair: Pair) -> bool:
         re.fullmatch(r"[a-z]{2,3}([_-][a-z]{2,4})?", side) and re.split("[_-]", side)[0] in LANGUAGES for side in sides
     ):
         return True
-    words = [re.findall(r"[^\W\d_]+", side) for side in sides if re.fullmatch(r"[\w .-]+", side)]
-    return len(words) == 2 and all(0 < len(each) <= 3 and SIDES.issuperset(each) for each in words)
+    words = [re.findall(r"[^\W\d_]+", side) for side in sides if re.fullmatch(r"#? ?[\w \".:()-]+", side)]
+    return len(words) == 2 and all(
+        0 < len(each) <= 3 and (SIDES | LANGUAGES).issuperset(each) and not SIDES.isdisjoint(each) for each in words
+    )

@@ -84,6 +84,8 @@ class Scale(Labels):
                     f"a line must have {counted(self.entries)}, {', '.join(self.entries)}, with commas between them; "
                     f"this one has {len(cells)}: {text[:60]!r}. Give these columns alone, without the line of names."
                 )
+            if [each.strip() for each in cells] == [*self.entries]:
+                raise DataError(f"a line must have numbers; this one has their names: {text[:60]!r}. Leave it out.")
         return [number_in(cell, name) for name, cell in zip(self.entries, cells, strict=True)]
 
     def encode(self, text: str) -> list[int]:

@@ -35,6 +35,7 @@ from glassformer.data.tokens.vocabulary import NO_WORD, Tokenizer, utf8
 
 DOCUMENT = "-DOCSTART-"
 SETTINGS = ("data.text_column", "data.label_column")
+COMMENTS = "Leave out lines of comments, as CoNLL-U has them: grep -v '^# ' OLD > NEW"
 WAYS = "Separate columns by {}, and sentences by a blank line"
 REMEDY = f"Set {' and '.join(SETTINGS)} to those of words and tags"
 
@@ -83,7 +84,7 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
     """Sentences of lines with a word each; a blank line ends one."""
     named = bool(columns.header) or columns.named
     width, words_at, tags_at, sign = 0, 0, 0, "white space"
-    words, tags = list[object](), list[object]()
+    first, words, tags = "", list[object](), list[object]()
     for number, line in enumerate(chain(lines, [""]), start=1):
         place = f"{path}:{number}"
         if not line.strip() or line.startswith(DOCUMENT):
@@ -96,7 +97,7 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
             sign = "one TAB" if "\t" in line else "white space"
         cells = line.split("\t") if sign == "one TAB" else line.split()
         if not width:
-            width = len(cells)
+            width, first = len(cells), line
             if width < 2:
                 raise other_width(place, cells, "have a word and its tag", WAYS.format("one TAB or by white space"))
             words_at, tags_at = two_columns(
@@ -108,7 +109,8 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
             if columns.header is None and word.casefold() in WORDS and tag.casefold() in TAGS:
                 raise seems_header(place, f"the word {word[:40]!r} with the tag {tag[:40]!r}", "word")
         if len(cells) != width:
-            raise other_width(place, cells, f"have {width} columns, as the first line has", WAYS.format(sign))
+            remedy = COMMENTS if "#" in (line[0], first[0]) else WAYS.format(sign)
+            raise other_width(place, cells, f"have {width} columns, as the first line has", remedy)
         words.append(cells[words_at])
         tags.append(cells[tags_at])
 

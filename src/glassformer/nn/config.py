@@ -176,7 +176,11 @@ def blocks_of(config: StackConfig) -> tuple[StackConfig, ...]:
         words = part.split()
         if len(words) < 2:
             raise ConfigError(f"layers must be blocks and what they have differently; got {part.strip()!r}. {EXAMPLE}")
-        changes = dict(change_of(type(config), word) for word in words[1:])
+        changes = dict[Flat, object]()
+        for each, value in (change_of(type(config), word) for word in words[1:]):
+            if each in changes:
+                raise ConfigError(f"layers may set {each.name} once for a block; got {part.strip()!r}. Remove one.")
+            changes[each] = value
         for i in chosen(words[0], config.n_layers):
             if i in named:
                 raise ConfigError(

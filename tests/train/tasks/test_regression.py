@@ -200,7 +200,8 @@ def test_a_line_is_a_row_of_csv_or_an_object():
     assert scale.encode("1,2") == [6, 7]
     for line, words in {
         "1": "2 columns, a, b",
-        "a,b": "a must be a finite number",
+        "a,c": "a must be a finite number",
+        "a, b": r"has their names: 'a, b'\. Leave it out",
         "1,nan": "b must be a finite number",
         '1,"2': "^this is no row of CSV",
         '{"a": 1}': "without b",

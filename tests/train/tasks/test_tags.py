@@ -48,6 +48,8 @@ def test_columns_and_json_say_the_same(tmp_path):
 @pytest.mark.parametrize(("text", "words"), [
     ("a O\nb\n", [":2", "2 columns", "has 1"]),
     ("a O\nb O O\n", [":2", "2 columns", "has 3"]),
+    ("# id = 1\na\tO\n", [":2", "4 columns", "Leave out lines of comments", "grep -v '^# '"]),
+    ("a\tO\n\n# id = 2\nb\tO\n", [":3", "2 columns", "Leave out lines of comments"]),
     ("a\n", [":1", "a word and its tag"]),
     ("\n\n", ["no sentence"]),
     ("a b\tO\n", [":1", "without white space", "'a b'"]),
