@@ -12,14 +12,10 @@ from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.nn.lowered import Lowered, lower
 from glassformer.nn.mask import Mask, ValueBias
 
-NOTHING = Lowered(None, None, None)
 
-
-def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered = NOTHING) -> Float[Tensor, "*rows S"]:
+def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
     """exp(score), divided by its sum over the row, in the dtype of the scores: the weights of the softmax rule."""
-    if lowered.added is not None:
-        scores = scores + lowered.added
-    return scores.softmax(-1)
+    return lowered.add_to(scores).softmax(-1)
 
 
 Normalise = Callable[[Tensor, Lowered], Tensor]

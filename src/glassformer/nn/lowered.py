@@ -21,6 +21,10 @@ class Lowered:
     allowed: Bool[Tensor, "*#rows S"] | None
     """True at keys that may be read; None if all may be."""
 
+    def add_to(self, scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
+        """The scores with the mask, and its bias, added."""
+        return scores if self.added is None else scores + self.added
+
     def zero_blind(self, output: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
         """Replace the output of queries that may read no key by zeros."""
         return output if self.blind is None else output.masked_fill(self.blind, 0.0)

@@ -154,9 +154,7 @@ def plus_one_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weight
 
 def plus_one_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
     """The same weights without a padded copy; scores are shifted by their largest (at least 0) to avoid overflow."""
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if lowered.added is not None:
-        wide = wide + lowered.added
+    wide = lowered.add_to(scores.to(torch.promote_types(scores.dtype, torch.float32)))
     largest = wide.detach().amax(-1, keepdim=True).clamp(min=0.0)
     powers = (wide - largest).exp()
     return (powers / (powers.sum(-1, keepdim=True) + (-largest).exp())).to(scores.dtype)
@@ -180,9 +178,7 @@ def sigmoid_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights
 
 def sigmoid_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
     """The same weights, with the mask added to the scores: the sigmoid of -inf is 0."""
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if lowered.added is not None:
-        wide = wide + lowered.added
+    wide = lowered.add_to(scores.to(torch.promote_types(scores.dtype, torch.float32)))
     if lowered.allowed is None:
         return (wide - math.log(scores.shape[-1])).sigmoid().to(scores.dtype)
     n = lowered.allowed.sum(-1, keepdim=True).clamp(min=1).to(wide.dtype)
