@@ -8,7 +8,7 @@ import torch
 from decode.naive import written
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.choose import chooser, shares
+from glassformer.decode.choose import chooser
 from glassformer.decode.filters import Context, logit_bias, no_repeat_ngram
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import GREEDY, Sampling
@@ -229,7 +229,7 @@ def draws(count: int, guesser: str, shape: str = "plain") -> float:
     tally = Tally()
     found = written(speculative(network, **guess, guesses=2, tally=tally, **given), count)
     assert 0 < tally.stayed < tally.guessed
-    mass = shares(requested, filters)
+    mass = chooser(requested, filters).probabilities
 
     @torch.no_grad()
     def after(ids: list[int]) -> list[float]:

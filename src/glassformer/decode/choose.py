@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -15,7 +15,7 @@ from glassformer.base.errors import ConfigError, RowError, all_of
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.base.tensors import in_float64
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.filters import Choose, Context, Filter, Named, check_numbers, filters_of, unbounded
+from glassformer.decode.filters import Context, Filter, Named, check_numbers, filters_of, unbounded
 from glassformer.decode.settings import Sampling
 
 
@@ -110,7 +110,7 @@ AT_ONCE = 256
 """How many random numbers of a row are made at a time."""
 
 
-def chooser(sampling: Sampling, first: Sequence[Filter] = ()) -> Choose:
+def chooser(sampling: Sampling, first: Sequence[Filter] = ()) -> Chooser:
     """Make the `choose` of `generate` that the settings describe. The filters in `first` apply before all others.
 
     Random numbers are a pure function of (seed, number of the row, tokens written), so that a row gets the same text in
@@ -135,18 +135,12 @@ class Chooser:
             return greedy(logits, context)
         return draw(logits, own_uniforms(self.sampling.seed, context))
 
-
-def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:
-    """Make a function for the probabilities, in float64, with which `chooser` chooses; one-hot at temperature 0."""
-    applied = partial(apply, [*first, *filters_of(sampling)])
-
-    def mass(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        logits = applied(logits, context)
-        if sampling.temperature == 0:
+    def probabilities(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        """Those with which it chooses, in float64; one-hot at temperature 0."""
+        logits = apply(self.steps, logits, context)
+        if self.sampling.temperature == 0:
             return in_float64(torch.nn.functional.one_hot(greedy(logits, context), logits.shape[-1]).float())
         return in_float64(logits).softmax(-1)
-
-    return mass
 
 
 def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:

@@ -14,7 +14,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.choose import own_uniforms, pick, shares
+from glassformer.decode.choose import chooser, own_uniforms, pick
 from glassformer.decode.filters import Context, Filter, suffix_lengths
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes, memories
 from glassformer.decode.settings import GREEDY, Sampling
@@ -242,7 +242,7 @@ def speculative(
     check_guessing(model, draft, lookup, guesses, sampling)
     given = partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
-    mass = shares(sampling, filters)
+    mass = chooser(sampling, filters).probabilities
     evaluation = Evaluation(model, *([] if draft is None else [draft]))
     with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes
         guess: Draft = partial(looked_up, most=lookup, eos=eos)
