@@ -110,13 +110,12 @@ def ended(written: list[Written]) -> list[Written]:
 def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Written]:
     """Add log-probabilities to the replies whose requests ask for them; row i of the logits belongs to reply i."""
     requested = {i: each.ticket.request.logprobs for i, each in enumerate(written) if each.error is None}
-    places = [i for i, k in requested.items() if k is not None]
-    if not places:
+    counts = {i: k for i, k in requested.items() if k is not None}
+    if not counts:
         return written
-    counts = [requested[i] or 0 for i in places]
-    found = likely(logits[torch.tensor(places, device=logits.device)], [written[i].id for i in places], counts)
+    among, ids = logits[torch.tensor([*counts], device=logits.device)], [written[i].id for i in counts]
     replies = list(written)
-    for i, each in zip(places, found, strict=True):
+    for i, each in zip(counts, likely(among, ids, [*counts.values()]), strict=True):
         replies[i] = replies[i]._replace(likely=each)
     return replies
 

@@ -89,17 +89,10 @@ def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropo
 
 def pays(mask: Mask, T: int, S: int) -> bool:
     """Whether packed documents leave enough blocks unread for skipping them to be worth a compiled kernel."""
-    documents = mask.documents
-    if (
-        documents is None
-        or mask.bias is not None
-        or mask.table is not None
-        or T != S
-        or S < LEAST
-        or torch.compiler.is_compiling()
-    ):
+    fits = mask.bias is None and mask.table is None and T == S >= LEAST
+    if mask.documents is None or not fits or torch.compiler.is_compiling():
         return False
-    _, share = blocks_of(mask, T, S, documents.device)
+    _, share = blocks_of(mask, T, S, mask.documents.device)
     return mask.kept(("flex share", T, S), share.item) <= SHARE
 
 

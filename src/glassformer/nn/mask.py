@@ -265,7 +265,7 @@ class Mask:
 
     def of_queries(self, first: int, end: int, T: int, S: int, device: torch.device) -> Mask:
         """The mask of queries `first` to `end` (exclusive) out of T, over the same S keys."""
-        positions = torch.arange(S - T, S, device=device) if self.query_positions is None else self.query_positions
+        positions, _ = self.places(T, S, device)
         return replace(
             self,
             bias=None if self.bias is None else self.bias[..., first:end, :],
