@@ -7,6 +7,7 @@ from fresh import printed
 from glassformer.base.errors import ConfigError
 from glassformer.train.breaks import BREAKS, CONTRARY, break_names
 from glassformer.train.finished.use import evaluate, translate
+from glassformer.train.loss import loss_of
 from glassformer.train.recipe import read_recipe
 from glassformer.train.records import Evaluated
 from glassformer.train.run.beginning import broken_notes, new_model, objective_of, prepare
@@ -85,6 +86,15 @@ def test_labels_of_tokens_are_refused_of_a_classifier():
     for name in ("shifted-labels", "unshifted-labels", "pads-in-loss"):
         with pytest.raises(ConfigError, match="one label"):
             broken(name, **files)
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_every_weight_of_a_broken_model_has_a_gradient(name):
+    ready = broken(name)
+    prepared = prepare(ready)
+    model = new_model(ready, prepared.tokenizers)
+    loss_of(model, next(prepared.batches(0))[1], objective_of(model, ready)).objective.backward()
+    assert all(each.grad is not None for each in model.parameters())
 
 
 @pytest.mark.parametrize(
