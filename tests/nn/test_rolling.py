@@ -82,7 +82,7 @@ def test_only_a_window_rolls():
 
 
 def test_a_text_drops_what_its_window_does_not_reach():
-    rows = begin_rows(made := model("decoder", window=3), None, [[5, 6]], 4)
+    rows = begin_rows(made := model("decoder", window=3), 4, prompts=[[5, 6]])
     assert type(read_first(made, rows).cache) is RollingCache
     assert type(read_first(made, rows, whole=True).cache) is Cache
 

@@ -384,7 +384,7 @@ def beam_search(
     groups, ranking, kernels = settings.beam_groups, length_penalty(settings.length_penalty), kernels_of(model)
     width = settings.beam // groups
     with torch.no_grad(), Evaluation(model), reading(model) if settings.coverage_penalty else nullcontext() as seen:
-        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix), groups)
+        rows = spread(begin_rows(model, max_new_tokens, sources, prompts, numbers, prefix), groups)
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(settings.coverage_penalty, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]

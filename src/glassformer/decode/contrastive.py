@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -46,15 +46,9 @@ def contrastive(
     alpha: float,
     k: int = 4,
     filters: Sequence[Filter] = (),
-    sources: Sequence[Sequence[int]] | None = None,
-    prompts: Sequence[Sequence[int]] | None = None,
-    max_new_tokens: int | Sequence[int],
     eos: int = EOS,
     stop: Stop | None = None,
-    max_context: int | None = None,
-    drop: int = 1,
-    numbers: Sequence[int] | None = None,
-    prefix: bool = False,
+    **given: Any,
 ) -> Iterator[Emitted]:
     """Yield tokens as `generate` does, choosing among the k most likely by probability and by novelty.
 
@@ -69,12 +63,11 @@ def contrastive(
         raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
     if k < 1:
         raise ConfigError(f"k of contrastive search must be at least 1; got {k}. Try k=4.")
-    if max_context == 1:
+    rows, evaluation = begin_rows(model, **given), Evaluation(model)
+    if (context := rows.max_context) == 1:
         raise ConfigError("Contrastive search reads one token ahead, so max_context must be at least 2; got 1.")
-    evaluation = Evaluation(model)
-    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
-    if max_context is not None:  # leave room for the candidate token
-        rows = rows._replace(max_context=max_context - 1, drop=min(drop, max_context - 1))
+    if context is not None:  # leave room for the candidate token
+        rows = rows._replace(max_context=context - 1, drop=min(rows.drop, context - 1))
     with torch.no_grad(), evaluation:
         run, seen = read(model, read_first(model, rows))
     while True:

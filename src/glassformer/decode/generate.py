@@ -60,7 +60,7 @@ def generate(
     True
     """
     check_writes(model)
-    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
+    rows = begin_rows(model, max_new_tokens, sources, prompts, numbers, prefix, max_context, drop)
     if (written := kernels_of(model).write(model, rows, choose, eos, stop)) is not None:
         yield from written
         return

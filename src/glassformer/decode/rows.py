@@ -84,15 +84,18 @@ class Rows(NamedTuple):
 
 def begin_rows(
     model: Transformer,
-    sources: Sequence[Sequence[int]] | None,
-    prompts: Sequence[Sequence[int]] | None,
     max_new_tokens: int | Sequence[int],
+    sources: Sequence[Sequence[int]] | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
     max_context: int | None = None,
     drop: int = 1,
 ) -> Rows:
-    """Check the arguments of a call and make its rows. Errors: `ConfigError` and `DataError` for invalid arguments."""
+    """Check the arguments of a call, which are those of `generate`, and make its rows.
+
+    Errors: `ConfigError` and `DataError` for invalid arguments.
+    """
     check_context(model, max_context, drop)
     if not model.config.stack.causal:
         raise ConfigError("generate() needs a causal model; this one reads in both directions. Use fill_blanks().")

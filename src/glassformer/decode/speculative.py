@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -56,7 +56,7 @@ class Reader:
     their first tokens, share another cache from then on.
     """
 
-    def __init__(self, model: Transformer, sources: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(self, model: Transformer, sources: Sequence[Sequence[int]] | None) -> None:
         self.model, self.device = model, next(model.parameters()).device
         self._memory, self._memory_keep = memories(model, sources)
         self._read: dict[int, Text] = {}
@@ -215,16 +215,10 @@ def speculative(
     guesses: int = 4,
     sampling: Sampling = GREEDY,
     filters: Sequence[Filter] = (),
-    sources: Sequence[Sequence[int]] | None = None,
-    prompts: Sequence[Sequence[int]] | None = None,
-    max_new_tokens: int | Sequence[int],
     eos: int = EOS,
     stop: Stop | None = None,
-    max_context: int | None = None,
-    drop: int = 1,
-    numbers: Sequence[int] | None = None,
-    prefix: bool = False,
     tally: Tally | None = None,
+    **given: Any,
 ) -> Iterator[Emitted]:
     """Yield tokens as `generate` does and with the same distribution; each round gives a row one or more tokens.
 
@@ -240,15 +234,14 @@ def speculative(
     """
     check_writes(model)
     check_guessing(model, draft, lookup, guesses, sampling)
-    given = partial(own_uniforms, sampling.seed)
-    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
+    rows, uniforms = begin_rows(model, **given), partial(own_uniforms, sampling.seed)
     mass = chooser(sampling, filters).probabilities
     evaluation = Evaluation(model, *([] if draft is None else [draft]))
     with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes
         guess: Draft = partial(looked_up, most=lookup, eos=eos)
         if draft is not None:
-            guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
-        rounds = Rounds(rows, Reader(model, sources), guess, guesses, mass, given, eos, tally or Tally())
+            guess = ModelDraft(Reader(draft, rows.sources), mass, lambda context: uniforms(context, GUESS), eos)
+        rounds = Rounds(rows, Reader(model, rows.sources), guess, guesses, mass, uniforms, eos, tally or Tally())
     while active := [row for row, done in enumerate(rows.done) if not done]:
         with torch.no_grad(), evaluation:
             found = rounds.one(active)
@@ -272,7 +265,7 @@ class Rounds:
     guess: Draft
     guesses: int
     mass: Callable[[Tensor, Context], Tensor]
-    given: Callable[[Context, int], Sequence[float]]
+    uniforms: Callable[[Context, int], Sequence[float]]
     """A random number from [0, 1) for each row, for one of these purposes."""
     eos: int
     tally: Tally
@@ -298,7 +291,7 @@ class Rounds:
         while live:
             here = grown(context, [(i, found[i]) for i in live])
             p = self.mass(torch.stack([logits[i][len(found[i])] for i in live]), here)
-            numbers = zip(live, p, self.given(here, STAYS), self.given(here, TOKEN), strict=True)
+            numbers = zip(live, p, self.uniforms(here, STAYS), self.uniforms(here, TOKEN), strict=True)
             live = []
             for i, chances, stays, drawn in numbers:
                 token, stayed = settle(guessed[i], len(found[i]), chances, stays, drawn)
