@@ -167,7 +167,7 @@ def a_flipped_bit_is_not_seen(original):
     return lambda path: "0" * 64
 
 
-@breaks("glassformer.store.folders:verify", STORE)
+@breaks("glassformer.store.folders:check", STORE)
 def a_file_that_lacks_bytes_is_read(original):
     from glassformer.store.folders import read_manifest
 
