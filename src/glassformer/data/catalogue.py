@@ -16,12 +16,11 @@ import os
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException, HTTPMessage, HTTPResponse
-from io import BufferedIOBase
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,26 +55,16 @@ class DataFile:
 
     def state(self, folder: Path) -> str:
         """The state of the file in a folder, plain or packed as NAME.gz: `HERE`, `MISSING` or `DIFFERENT`."""
-        found = MISSING
-        ways: tuple[tuple[str, Callable[[Path], BufferedIOBase]], ...] = (
-            ("", lambda path: path.open("rb")),
-            (".gz", lambda path: gzip.GzipFile(path, "rb")),
-        )
-        for ending, opened in ways:
-            path = folder / (self.name + ending)
-            if path.is_file():
-                if self.agrees(path, opened):
-                    return HERE
-                found = DIFFERENT
-            elif path.exists():
-                found = DIFFERENT
-        return found
+        paths = [folder / self.name, folder / f"{self.name}.gz"]
+        if any(path.is_file() and self.agrees(path) for path in paths):
+            return HERE
+        return DIFFERENT if any(path.exists() for path in paths) else MISSING
 
-    def agrees(self, path: Path, opened: Callable[[Path], BufferedIOBase]) -> bool:
+    def agrees(self, path: Path) -> bool:
         """Whether a file's size and hash are those of the catalogue; reading stops once there are too many bytes."""
         seen, digest = 0, hashlib.sha256()
         try:
-            with opened(path) as file:
+            with path.open("rb") if path.name == self.name else gzip.open(path) as file:
                 while seen <= self.size and (block := file.read(BLOCK)):
                     seen += len(block)
                     digest.update(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,22 +121,17 @@ def refuse_non_finite(tensors: Mapping[str, Tensor], what: str) -> None:
 
 def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     """Raise `CheckpointError` if tensors differ from `expected` in names, shapes or `kind`, listing the differences."""
-    both = [name for name in expected if name in found]
-    shapes = [
-        f"{shown(name)} (expected {list(expected[name].shape)}, found {list(found[name].shape)})"
-        for name in both
-        if expected[name].shape != found[name].shape
-    ]
-    kinds = [
-        f"{shown(name)} (expected {kind(expected[name])}, found {kind(found[name])})"
-        for name in both
-        if kind(expected[name]) != kind(found[name])
-    ]
+
+    def changed(what: Callable[[Tensor], object]) -> list[str]:
+        """The tensors of both sides of which `what` differs."""
+        both = [(name, what(expected[name]), what(found[name])) for name in expected if name in found]
+        return [f"{shown(name)} (expected {ours}, found {theirs})" for name, ours, theirs in both if ours != theirs]
+
     differences = {
         "missing": [shown(name) for name in expected if name not in found],
         "unexpected": [shown(name) for name in found if name not in expected],
-        "of the wrong shape": shapes,
-        "of the wrong type": kinds,
+        "of the wrong shape": changed(lambda tensor: list(tensor.shape)),
+        "of the wrong type": changed(kind),
     }
     lines = [f"{len(each)} {how}: {some(each, 3)}" for how, each in differences.items() if each]
     if lines:

@@ -14,7 +14,7 @@ from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import suggestion
 from glassformer.store.pictures import finished, save_figure
 from glassformer.study.result import SHARES, Result, short_combination, short_names, shown, splits
-from glassformer.train.records import step_of
+from glassformer.train.records import step_of, whole_lines
 from glassformer.train.run.trial import Found
 
 # The learning curves of one or several runs in one plot.
@@ -55,7 +55,7 @@ def read_curves(run: Path) -> Curves:
     dev: dict[str, Line] = {}
     best: int | None = None
     path = run / METRICS
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else [], 1):
+    for number, line in enumerate(whole_lines(path), 1):
         step = step_of(line)
         if step is None:
             raise CheckpointError(

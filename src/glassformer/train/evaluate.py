@@ -329,24 +329,24 @@ def accuracy(counts: Counts) -> float:
     return float(np.trace(counts) / counts.sum())
 
 
-def class_scores(counts: Counts) -> list[dict[str, Metric]]:
-    """For each label: how often it was right (`n`) and predicted (`given`), precision, recall, F1; 0 if undefined.
+def rates(right: int, n: int, given: int) -> dict[str, Metric]:
+    """How often a label was right (`n`) and predicted (`given`), precision, recall, F1; 0 if undefined.
 
     F1 = 2 * right / (n + given), the harmonic mean of precision and recall (van Rijsbergen 1979, chapter 7).
     """
-    rows: list[dict[str, Metric]] = []
-    for label in range(len(counts)):
-        right, n, given = int(counts[label, label]), int(counts[label].sum()), int(counts[:, label].sum())
-        rows.append(
-            {
-                "n": n,
-                "given": given,
-                "precision": right / given if given else 0.0,
-                "recall": right / n if n else 0.0,
-                "f1": 2 * right / (n + given) if n + given else 0.0,
-            }
-        )
-    return rows
+    return {
+        "n": n,
+        "given": given,
+        "precision": right / given if given else 0.0,
+        "recall": right / n if n else 0.0,
+        "f1": 2 * right / (n + given) if n + given else 0.0,
+    }
+
+
+def class_scores(counts: Counts) -> list[dict[str, Metric]]:
+    """The `rates` of each label."""
+    sums = zip(counts.diagonal().tolist(), counts.sum(1).tolist(), counts.sum(0).tolist(), strict=True)
+    return [rates(right, n, given) for right, n, given in sums]
 
 
 def macro_f1(counts: Counts) -> float:

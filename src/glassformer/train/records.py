@@ -377,9 +377,7 @@ def dated_lines(path: Path, step: int) -> list[str]:
     After them there may be what a kill or a power cut leaves: half a line, or NULs, and whole lines after those.
     Errors: `CheckpointError` for a line without a step that is not after the last of them.
     """
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
+    lines = whole_lines(path)
     steps = [step_of(line) for line in lines]
     damaged = steps.index(None) if None in steps else len(lines)
     before, behind = steps[:damaged], steps[damaged:]
@@ -391,6 +389,11 @@ def dated_lines(path: Path, step: int) -> list[str]:
         )
     kept = zip(before, lines[:damaged], strict=True)
     return [line.decode() + "\n" for of_step, line in kept if of_step is not None and of_step <= step]
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that a writer has ended; none if there is no file."""
+    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
 
 
 def step_of(line: bytes) -> int | None:

@@ -31,6 +31,7 @@ from glassformer.store.files import read_json, write_text_atomically
 from glassformer.store.folders import checkpoints, refuse_in_training
 from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.recipe import Recipe
+from glassformer.train.records import whole_lines
 from glassformer.train.run_data import Split
 from glassformer.train.sample_lengths import Untrained, compared, untrained
 from glassformer.train.tasks import task_of
@@ -144,11 +145,11 @@ def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
 
     A last line that is still being written is left out. A line that cannot be read has the kind "damaged".
     """
-    found = [_read(line) for line in _whole(run / METRICS)[since:]]
+    found = [_read(line) for line in whole_lines(run / METRICS)[since:]]
     requested = {
         each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)
     }
-    for line in reversed(_whole(run / TIMING) if requested else []):  # from the end, as the new lines are wanted
+    for line in reversed(whole_lines(run / TIMING) if requested else []):  # from the end, as the new lines are wanted
         record = _read(line)
         step = record.get("step")
         if not isinstance(step, int):
@@ -158,10 +159,6 @@ def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
         if step in requested and SPEED in record:
             requested[step].setdefault(SPEED, record[SPEED])
     return found
-
-
-def _whole(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
 
 
 def _read(line: bytes) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[N
         if not is_out_of_memory(error) or isinstance(error, GlassformerError):
             raise
         saver.close()
-        message = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
+        message = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.lock.run, helps)}"
         raise ResourceError(message) from None
 
 

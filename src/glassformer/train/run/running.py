@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -21,7 +20,7 @@ from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import Average, averaged
 from glassformer.train.precision import LossScale, compute_in
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.sharded import is_sharded
+from glassformer.train.ranks.sharded import cut, is_sharded
 from glassformer.train.ranks.team import first_bad_weight
 from glassformer.train.records import (
     Evaluated,
@@ -37,7 +36,7 @@ from glassformer.train.records import (
     figures,
 )
 from glassformer.train.run.beginning import Plain, Speed, objective_of, optimizer_of
-from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
+from glassformer.train.run.outlook import ANY, chosen, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.saving import Bystander, Saver, ShardedSaver
 from glassformer.train.run_data import RunData
@@ -57,27 +56,32 @@ class Session:
 
     def __init__(
         self,
-        run: Path,
+        lock: RunLock,
         prepared: RunData,
         model: Transformer,
         notes: list[str],
-        lock: RunLock,
         so_far: Standing,
         *,
         save_first: bool = False,
         ranks: Ranks = ALONE,
         speed: Speed = Plain,
     ) -> None:
-        """`so_far`: the run's standing. `save_first`: save before the first step, because the recipe has changed."""
-        self.run = run
-        self.lock = lock
+        """`notes`: how the run came to be. `so_far`: its standing.
+
+        `save_first`: save before the first step, because the recipe has changed.
+        """
+        self.lock, self.run = lock, lock.run
         self.ranks = ranks
         self.recipe = prepared.recipe
         self.task = task_of(self.recipe.data)
         self.prepared = prepared
         self.model = model
         self.objective = objective_of(model, prepared.recipe)
-        self.notes = notes
+        self.notes = [*notes, *chosen(model, prepared)]
+        if not lock.works:
+            self.notes.append("lock: not supported here, so make sure that no second process trains this run")
+        if self.recipe.distributed.shard and ranks.count > 1:
+            cut(model, ranks, self.recipe.training.precision)
         self.so_far = so_far
         self.save_first = save_first
         self.step, self.best = self.so_far.step, self.so_far.best

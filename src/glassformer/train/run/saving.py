@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ class Job(NamedTuple):
     snapshot: Snapshot
 
 
+@dataclass(eq=False)
 class Saver:
     """Writes the checkpoints of one run, in its own thread if `checkpoint.background` is set.
 
@@ -43,34 +45,23 @@ class Saver:
     written.
     """
 
-    def __init__(
-        self,
-        lock: RunLock,
-        prepared: RunData,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        best: int | None,
-        average: Average | None,
-        ranks: Ranks,
-    ) -> None:
-        self.run = lock.run
-        self.ranks = ranks
-        self.lock = lock
-        self.prepared = prepared
-        self.model = model
-        self.optimizer = optimizer
-        self.average = average
-        self.kept_best = best
-        """Step of the newest checkpoint on disk that was the best when it was saved."""
-        self.damaged: set[Path] = set()
-        """Checkpoints that a resume skipped as damaged; they do not count among those to keep."""
-        self.failure: Unsaved | None = None
-        """The failure of the newest save, if it failed."""
-        self.owed: Job | None = None
-        """The best checkpoint, as long as it is not on disk."""
-        self._thread: Thread | None = None
-        self._outcomes: list[Saved | Unsaved] = []
-        self._error: BaseException | None = None
+    lock: RunLock
+    prepared: RunData
+    model: Transformer
+    optimizer: torch.optim.Optimizer
+    kept_best: int | None
+    """Step of the newest checkpoint on disk that was the best when it was saved."""
+    average: Average | None
+    ranks: Ranks
+    damaged: set[Path] = field(default_factory=set[Path])
+    """Checkpoints that a resume skipped as damaged; they do not count among those to keep."""
+    failure: Unsaved | None = None
+    """The failure of the newest save, if it failed."""
+    owed: Job | None = None
+    """The best checkpoint, as long as it is not on disk."""
+    _thread: Thread | None = None
+    _outcomes: list[Saved | Unsaved] = field(default_factory=list[Saved | Unsaved])
+    _error: BaseException | None = None
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
         """Start to save the run as it stands, after the previous save is done. Yields the outcome of earlier saves.
@@ -123,11 +114,12 @@ class Saver:
         failure = self.failure or (self.owed and Unsaved(self.owed.step, "it was the best one."))
         if failure is None:
             return
-        kept = newest(self.run).folder
+        run = self.lock.run
+        kept = newest(run).folder
         raise ResourceError(
             f"The checkpoint of step {failure.step} could not be saved, not even at the end of training: "
             f"{failure.reason} {f'The last one saved is {kept}' if kept else 'There is no checkpoint yet'}. Once there "
-            f"is room, `glassformer resume {shlex.quote(str(self.run))}` repeats the steps since, with the same result."
+            f"is room, `glassformer resume {shlex.quote(str(run))}` repeats the steps since, with the same result."
         )
 
     def _work(self, jobs: list[Job]) -> None:
@@ -138,7 +130,7 @@ class Saver:
             self._error = error
 
     def _write(self, job: Job) -> None:
-        folder = step_folder(self.run, job.step)
+        folder = step_folder(self.lock.run, job.step)
         self.lock.refuse_replaced()
         try:
             notes = self._written(folder, job.snapshot)
@@ -166,12 +158,12 @@ class Saver:
         """Create the run folder, and what it must hold before a checkpoint."""
         self.lock.take()
         notes = self._recipe_again()
-        sync_figures(self.run)
+        sync_figures(self.lock.run)
         return notes
 
     def _recipe_again(self) -> tuple[str, ...]:
         """Rewrite the recipe if the folder was deleted, because a run cannot be resumed without it."""
-        path = self.run / "recipe.toml"
+        path = self.lock.run / "recipe.toml"
         if path.exists():
             return ()
         write_text_atomically(path, dumps_recipe(self.prepared.recipe))
@@ -183,7 +175,7 @@ class Saver:
         self.damaged.discard(complete)
         try:
             rotated = rotate(
-                self.run,
+                self.lock.run,
                 settings.keep,
                 self.kept_best,
                 keep_every=settings.keep_every,

@@ -22,11 +22,10 @@ from glassformer.store.folders import RunLock, newest
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
-from glassformer.train.ranks.sharded import cut, parts_of
+from glassformer.train.ranks.sharded import parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
-from glassformer.train.records import refuse_untrackable, step_of
+from glassformer.train.records import refuse_untrackable, step_of, whole_lines
 from glassformer.train.run.beginning import Plain, Speed, as_recipe, begin, model_config, prepare
-from glassformer.train.run.outlook import chosen
 from glassformer.train.run.resumable import (
     Best,
     Standing,
@@ -46,7 +45,6 @@ from glassformer.train.run.resumable import (
 from glassformer.train.run.running import Session
 from glassformer.train.run_data import RunData
 from glassformer.train.sample_lengths import SampleLengths, joined
-from glassformer.train.settings import Settings
 
 __all__ = ["Session", "resume", "start"]
 
@@ -75,9 +73,8 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = Plain)
         if ranks.first:
             write_text_atomically(out / "recipe.toml", dumps_recipe(decided))
         prepared = replace(prepared, recipe=decided)
-        notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
-        now, model = _standing(prepared, lengths), _cut(model, decided, ranks)
-        return Session(out, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
+        notes = [*notes, f"arithmetic: {why}", *began]
+        return Session(lock, prepared, model, notes, _standing(prepared, lengths), ranks=ranks, speed=speed)
 
 
 @threads_kept()
@@ -116,9 +113,7 @@ def resume(
                 write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
             began = [*began, *(f"changed, as allowed: {each}" for each in changed)]
             notes = [*_from_nothing(run), *notes, as_before, *began]
-            notes += [*chosen(model, prepared), *_unlocked(lock)]
-            now, model = _standing(prepared, lengths), _cut(model, recipe, ranks)
-            return Session(run, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
+            return Session(lock, prepared, model, notes, _standing(prepared, lengths), ranks=ranks, speed=speed)
         if found.folder is None:
             damaged = "".join(f"{each.reason.removesuffix(RESTORE).strip()} " for each in found.skipped[:2])
             recipe_file, out = shlex.quote(str(run / "recipe.toml")), shlex.quote(str(run))
@@ -168,11 +163,8 @@ def _again(
         notes.append(f"nothing is left to do: all {so_far.step:,} steps are done. To train on: {longer}")
     if changed or others:
         notes.append("if the run is killed before it saves a checkpoint with this change, give the same flags again")
-    notes += [*chosen(model, prepared), *_unlocked(lock)]
-    model = _cut(model, recipe, ranks)
-    session = Session(
-        run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks, speed=speed
-    )
+    save_first = bool(changed or others)
+    session = Session(lock, prepared, model, notes, now, save_first=save_first, ranks=ranks, speed=speed)
     saved = parts_of(load_optimizer(folder, device=device), model)
     if session.average:
         saved = session.average.restore(saved)
@@ -187,9 +179,7 @@ def _from_nothing(run: Path) -> list[str]:
     """Lines for the user: that training starts anew, and which existing files it leaves alone or drops."""
     folder = run / "checkpoints"
     others = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-    figures = run / "metrics.jsonl"
-    dated = figures.read_bytes().split(b"\n")[:-1] if figures.is_file() else []
-    dropped = sum((step_of(line) or 0) > 0 for line in dated)
+    dropped = sum((step_of(line) or 0) > 0 for line in whole_lines(run / "metrics.jsonl"))
     lines = ["there is no checkpoint yet, so training begins at step 0"]
     lines += [f"left alone: {', '.join(others[:5])} in {folder}, as no checkpoint has such a name"] if others else []
     lines += [f"dropped: {dropped} lines of metrics.jsonl, of steps that will be repeated"] if dropped else []
@@ -219,11 +209,6 @@ def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Trans
     return model.to(next(loaded.model.parameters()).device).eval()
 
 
-def _cut(model: Transformer, recipe: Settings, ranks: Ranks) -> Transformer:
-    """Shard the model over the processes, if the recipe says so and there are several."""
-    return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
-
-
 def _refuse_other_view(prepared: RunData, step: int, ranks: Ranks) -> None:
     """Refuse processes that do not see the same files."""
     for split, digest in prepared.fingerprints().items() if ranks.count > 1 else ():
@@ -245,10 +230,6 @@ def _locked(run: Path, ranks: Ranks) -> Generator[RunLock]:
     except BaseException:
         lock.release()
         raise
-
-
-def _unlocked(lock: RunLock) -> list[str]:
-    return [] if lock.works else ["lock: not supported here, so make sure that no second process trains this run"]
 
 
 def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]]:

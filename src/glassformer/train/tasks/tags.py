@@ -247,7 +247,7 @@ def tag_scores(
     `accuracy`: share of words with the right tag. `macro_f1`: mean F1 of the tags that occur. Where all tags are of
     spans, `span_f1` = 2 · right / (given + wanted), over all spans; one is right if kind, first and last word are.
     """
-    from glassformer.train.evaluate import accuracy, class_scores, confusion, macro_f1
+    from glassformer.train.evaluate import accuracy, class_scores, confusion, macro_f1, rates
 
     names = sorted({tag for row in (*given, *wanted) for tag in row})
     number = {name: place for place, name in enumerate(names)}
@@ -257,18 +257,11 @@ def tag_scores(
     tables: dict[str, dict[str, dict[str, Metric]]] = {}
     if spanned(names):
         found, right = ([spans_of(row) for row in side] for side in (given, wanted))
-        sides = [[one & other for one, other in zip(found, right, strict=True)], found, right]
+        sides = [[one & other for one, other in zip(found, right, strict=True)], right, found]
 
         def compared(kind: str | None) -> dict[str, Metric]:
             """The figures of the spans of one kind, or of all."""
-            both, ours, theirs = (sum(kind in (None, each[0]) for row in side for each in row) for side in sides)
-            return {
-                "n": theirs,
-                "given": ours,
-                "precision": both / ours if ours else 0.0,
-                "recall": both / theirs if theirs else 0.0,
-                "f1": 2 * both / (ours + theirs) if ours + theirs else 0.0,
-            }
+            return rates(*(sum(kind in (None, each[0]) for row in side for each in row) for side in sides))
 
         every, kinds = compared(None), sorted({kind for side in sides for row in side for kind, _, _ in row})
         metrics |= {"span_f1": every["f1"], "span_precision": every["precision"], "span_recall": every["recall"]}
