@@ -323,11 +323,8 @@ def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
         found.update(block)
     if found.hexdigest() != file.sha256:
         part.unlink(missing_ok=True)
-        raise DataError(
-            f"{file.address} is not the file of the catalogue: its SHA-256 must be {file.sha256[:16]}..., but is "
-            f"{found.hexdigest()[:16]}.... The download is deleted. Try once more; if this repeats, the file was "
-            "changed at the server or on the way."
-        )
+        hashes = f"its SHA-256 must be {file.sha256[:16]}..., but is {found.hexdigest()[:16]}..."
+        raise _other_file(file, f"{hashes}. The download is deleted")
 
 
 def _renamed(part: Path, file: DataFile, folder: Path) -> None:
@@ -364,7 +361,11 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _other_size(file: DataFile, came: str) -> DataError:
+    return _other_file(file, f"it must have {file.size:,} bytes, but {came}")
+
+
+def _other_file(file: DataFile, why: str) -> DataError:
     return DataError(
-        f"{file.address} is not the file of the catalogue: it must have {file.size:,} bytes, but {came}. Try once "
-        "more; if this repeats, the file was changed at the server or on the way."
+        f"{file.address} is not the file of the catalogue: {why}. Try once more; if this repeats, the file was changed "
+        "at the server or on the way."
     )

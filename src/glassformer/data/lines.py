@@ -165,14 +165,7 @@ def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
 
 def decoded(line: bytes, place: str) -> str:
     """Decode a line; `place` says where it is. DataError for a NUL, and for invalid UTF-8, naming the byte."""
-    _refuse_nul(line, place)
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{place}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not valid UTF-8. "
-            "Convert it to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
-        ) from None
+    return _text_of(line, place, of=" of the line")
 
 
 def decoded_chunks(stream: io.BufferedReader[Any], path: str | Path) -> Iterator[str]:
@@ -205,26 +198,22 @@ def whole_characters(data: bytes) -> int:
     return end - 1 if data.endswith(b"\r") else end
 
 
-def _text_of(data: bytes, path: str | Path, offset: int) -> str:
-    nul = data.find(b"\0")
-    if nul >= 0:
-        raise DataError(
-            f"{path}: byte {offset + nul + 1:,} is NUL, which is not text. The file is binary or UTF-16; save it "
-            "as UTF-8 text, or give another one."
-        )
+def _text_of(data: bytes, place: str | Path, offset: int = 0, of: str = "") -> str:
+    """Decode bytes; `offset` are before them in the file, or in the line that an error names as what they are `of`."""
+    _refuse_nul(data, place, offset, of)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: byte {offset + error.start + 1:,} (0x{data[error.start]:02x}) is not valid UTF-8. Convert the "
-            "whole file to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
+            f"{place}: byte {offset + error.start + 1:,}{of} (0x{data[error.start]:02x}) is not valid UTF-8. Convert "
+            "the whole text to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
         ) from None
 
 
-def _refuse_nul(line: bytes, place: str) -> None:
-    byte = line.find(b"\0")
+def _refuse_nul(data: bytes, place: str | Path, offset: int = 0, of: str = " of the line") -> None:
+    byte = data.find(b"\0")
     if byte >= 0:
         raise DataError(
-            f"{place}: byte {byte + 1} of the line is NUL, which is not text. "
-            f"The file is binary or UTF-16; save it as UTF-8 text."
+            f"{place}: byte {offset + byte + 1:,}{of} is NUL, which is not text. The file is binary or UTF-16; save it "
+            "as UTF-8 text, or give another one."
         )

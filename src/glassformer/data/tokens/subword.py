@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from glassformer.base.errors import DataError
 from glassformer.data.tokens.vocabulary import (
     ANYWHERE,
     BYTES_AND_SPECIALS,
     SPECIALS,
-    THE_FILE,
     UNK,
     Tokenizer,
     VocabularySettings,
     check_ids_known,
     read_json,
+    refuse_other_kind,
     shares,
     utf8,
     words_of,
@@ -84,12 +83,7 @@ class ByteTokenizer(Tokenizer):
 
     @classmethod
     def from_json(cls, text: str) -> ByteTokenizer:
-        record = read_json(text)
-        if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
-            raise DataError(
-                f"A byte tokenizer must have kind 'byte' and specials {', '.join(SPECIALS)}, but this one has "
-                f"kind {record.get('kind')!r} and specials {record.get('specials')!r}. {THE_FILE}"
-            )
+        refuse_other_kind(read_json(text), cls.kind)
         return cls()
 
     @classmethod

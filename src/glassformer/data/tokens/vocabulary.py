@@ -287,6 +287,15 @@ def read_json(text: str) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value)
 
 
+def refuse_other_kind(record: Mapping[str, object], kind: str) -> None:
+    """DataError unless a record is of a tokenizer of this kind, with our special tokens."""
+    if record.get("kind") != kind or record.get("specials") != list(SPECIALS):
+        raise DataError(
+            f"A {kind} tokenizer must have kind {kind!r} and specials {', '.join(SPECIALS)}, but this one has kind "
+            f"{record.get('kind')!r} and specials {record.get('specials')!r}. {THE_FILE}"
+        )
+
+
 # Characters to ids and back by one table look-up for a whole text, a hundred times as fast as one by one.
 
 UTF32 = "utf-32-le"
@@ -438,11 +447,7 @@ class _Listed(Tokenizer):
     def entries_in(cls, record: Mapping[str, object]) -> list[str]:
         """The entries of what `to_json` wrote. Errors: `DataError` for anything else."""
         entries = record.get("entries")
-        if record.get("kind") != cls.kind or record.get("specials") != list(SPECIALS):
-            raise DataError(
-                f"A {cls.kind} tokenizer must have kind {cls.kind!r} and specials {', '.join(SPECIALS)}, but this "
-                f"one has kind {record.get('kind')!r} and specials {record.get('specials')!r}. {THE_FILE}"
-            )
+        refuse_other_kind(record, cls.kind)
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in cast("list[object]", entries)):
             raise DataError(
                 f"A {cls.kind} tokenizer must have a list of strings under 'entries', but this one has none. {THE_FILE}"
