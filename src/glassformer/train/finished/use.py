@@ -192,65 +192,52 @@ def translate(
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
     threads = Threads(recipe.decode.threads)
-    yield from threads.through(
-        _translated(run, lines, batch_size, recipe, average, requested, constraints, others, threads.reason)
-    )
 
+    def translated() -> Generator[Translated]:
+        task = task_of(recipe.data)
+        task.refuse_unfit(run, TRANSLATE)
+        writes = task.layout.decoder
+        loaded = load_runs(run, recipe, others, average)
+        decode = recipe.decode
+        model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
+        most, answered, target = decode.max_new_tokens if writes else None, 0, loaded.tokenizers.target
+        filters, forced, begun = constraints.filters(target), constraints.held(target), constraints.begun(target)
+        if writes:
+            constraints.check_room(target, limit_of(model, (), most, begun))
+        shortest = shortest_of(loaded.model, [run, *others])
 
-def _translated(
-    run: Path,
-    lines: Iterable[tuple[int, str]],
-    batch_size: int,
-    recipe: Recipe,
-    average: int | None,
-    requested: Requested | None,
-    constraints: Constraints,
-    others: Sequence[Path],
-    threads: str,
-) -> Generator[Translated]:
-    """What `translate` yields, with torch's threads as they are: `threads`, in words."""
-    task = task_of(recipe.data)
-    task.refuse_unfit(run, TRANSLATE)
-    writes = task.layout.decoder
-    loaded = load_runs(run, recipe, others, average)
-    decode = recipe.decode
-    model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
-    most, answered = recipe.decode.max_new_tokens if writes else None, 0
-    filters, forced = constraints.filters(loaded.tokenizers.target), constraints.held(loaded.tokenizers.target)
-    begun = constraints.begun(loaded.tokenizers.target)
-    if writes:
-        constraints.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
-    shortest = shortest_of(loaded.model, [run, *others])
+        def write(group: Sequence[ReadLine], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
+            sources = [each.ids for each in group]
+            found = answers(
+                model,
+                sources,
+                n_best=requested.n_best if requested else 1,
+                max_new_tokens=most,
+                batch_size=batch_size,
+                sampling=decode,
+                numbers=range(place, place + len(sources)),
+                search=decode,
+                filters=filters,
+                never=unwritten(writes, recipe.data.objective),
+                begun=begun,
+                forced=forced,
+            )
+            if requested is None:
+                return [(each, ()) for each in found]
+            best = ranked(loaded, sources, found, requested, decode.length_penalty, batch_size)
+            return [*zip(found, best, strict=True)]
 
-    def write(group: Sequence[ReadLine], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
-        sources = [each.ids for each in group]
-        found = answers(
-            model,
-            sources,
-            n_best=requested.n_best if requested else 1,
-            max_new_tokens=most,
-            batch_size=batch_size,
-            sampling=recipe.decode,
-            numbers=range(place, place + len(sources)),
-            search=recipe.decode,
-            filters=filters,
-            never=unwritten(writes, recipe.data.objective),
-            begun=begun,
-            forced=forced,
-        )
-        if requested is None:
-            return [(each, ()) for each in found]
-        return [*zip(found, ranked(loaded, sources, found, requested, decode.length_penalty, batch_size), strict=True)]
+        for group in groups(_read(loaded, lines, recipe, shortest), read_ahead(batch_size)):
+            if not answered:
+                tell_decoding(loaded.model, decode, threads.reason)
+            for source, ((first, *_), best) in in_order(group, answered, write):
+                cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
+                read = loaded.tokenizers.source.names(source.ids) if best else ()
+                text = target.decode(first.ids)
+                yield Translated(text, cut, source.unknown, best, read, source.untrained)
+            answered += len(group)
 
-    for group in groups(_read(loaded, lines, recipe, shortest), read_ahead(batch_size)):
-        if not answered:
-            tell_decoding(loaded.model, decode, threads)
-        for source, ((first, *_), best) in in_order(group, answered, write):
-            cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
-            read = loaded.tokenizers.source.names(source.ids) if best else ()
-            text = loaded.tokenizers.target.decode(first.ids)
-            yield Translated(text, cut, source.unknown, best, read, source.untrained)
-        answered += len(group)
+    yield from threads.through(translated())
 
 
 def answer_lines(

@@ -186,61 +186,53 @@ class Writer:
         model reads (with `crop` its end is read), or empty where it must not be; `ConfigError` for constraints that
         contradict each other.
         """
-        yield from self.threads.through(self._written(prompts, n, stops, crop, constraints, poll))
 
-    def _written(
-        self,
-        prompts: Sequence[str],
-        n: int,
-        stops: Sequence[str],
-        crop: bool,
-        constraints: Constraints,
-        poll: Callable[[], None],
-    ) -> Generator[Piece]:
-        """What `write` yields, with torch's threads as they are."""
-        check_stops(stops)
-        target, decode = self.tokenizers.target, self.recipe.decode
-        forced = constraints.held(target, stops)
-        check_search(decode, forced=forced)
-        ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
-        ids, limits = self.limited(ids, constraints.begun(target), crop)
-        constraints.check_room(target, min(limits, default=self.usual))
-        grammar = constraints.grammar(target)
-        never, wanted = self.never(constraints.constrained), constraints.filters(target, grammar)
-        wanted = [*self.ends(never), *wanted]
-        first = [without(never), *wanted]
-        if ids and not stops and (constraints.constrained or constraints.begin):  # a stop could end the text before
-            with naming_texts(len(ids) * n, n):
-                self.refuse_conflict(first, ids[0], limits[0].tokens)
-        if decode.beam > 1:
-            filters, of_row = [*wanted, *filters_of(decode)], 1
-            writes = partial(search_texts, search=decode, n=n, filters=filters, never=never, forced=forced)
-        else:
-            of_row = n
-            writes = partial(write, method=self.method(first), max_context=self.max_context, drop=self.drop)
-        behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
-        tell_decoding(self.loaded.model, decode, self.threads.reason)
-        total = len(ids) * of_row
-        for start in range(0, total, decode.batch_size):
-            rows = range(start, min(start + decode.batch_size, total))
-            given = [ids[row // of_row] for row in rows]
-            pieces = writes(
-                self.model,
-                target,
-                sources=None if self.continues else given,
-                prompts=given if self.continues else None,
-                max_new_tokens=[limits[row // of_row].tokens for row in rows],
-                stops=stops,
-                numbers=rows,
-                prefix=self.recipe.data.objective == "prefix",
-                poll=poll,
-                behind=[behind[row // of_row] for row in rows],
-                complete=None if grammar is None else grammar.complete,
-            )
-            with naming_texts(total, of_row):
-                for piece in pieces:
-                    row = start * n // of_row + piece.row
-                    yield piece._replace(row=row, limit=limits[row // n].name if piece.end == LIMITED else "")
+        def written() -> Generator[Piece]:
+            check_stops(stops)
+            target, decode = self.tokenizers.target, self.recipe.decode
+            forced = constraints.held(target, stops)
+            check_search(decode, forced=forced)
+            ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
+            ids, limits = self.limited(ids, constraints.begun(target), crop)
+            constraints.check_room(target, min(limits, default=self.usual))
+            grammar = constraints.grammar(target)
+            never, wanted = self.never(constraints.constrained), constraints.filters(target, grammar)
+            wanted = [*self.ends(never), *wanted]
+            first = [without(never), *wanted]
+            if ids and not stops and (constraints.constrained or constraints.begin):  # a stop could end the text before
+                with naming_texts(len(ids) * n, n):
+                    self.refuse_conflict(first, ids[0], limits[0].tokens)
+            if decode.beam > 1:
+                filters, of_row = [*wanted, *filters_of(decode)], 1
+                writes = partial(search_texts, search=decode, n=n, filters=filters, never=never, forced=forced)
+            else:
+                of_row = n
+                writes = partial(write, method=self.method(first), max_context=self.max_context, drop=self.drop)
+            behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
+            tell_decoding(self.loaded.model, decode, self.threads.reason)
+            total = len(ids) * of_row
+            for start in range(0, total, decode.batch_size):
+                rows = range(start, min(start + decode.batch_size, total))
+                given = [ids[row // of_row] for row in rows]
+                pieces = writes(
+                    self.model,
+                    target,
+                    sources=None if self.continues else given,
+                    prompts=given if self.continues else None,
+                    max_new_tokens=[limits[row // of_row].tokens for row in rows],
+                    stops=stops,
+                    numbers=rows,
+                    prefix=self.recipe.data.objective == "prefix",
+                    poll=poll,
+                    behind=[behind[row // of_row] for row in rows],
+                    complete=None if grammar is None else grammar.complete,
+                )
+                with naming_texts(total, of_row):
+                    for piece in pieces:
+                        row = start * n // of_row + piece.row
+                        yield piece._replace(row=row, limit=limits[row // n].name if piece.end == LIMITED else "")
+
+        yield from self.threads.through(written())
 
     @property
     def usual(self) -> Limit:
