@@ -147,13 +147,6 @@ class Found(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-class Rotated(NamedTuple):
-    """The checkpoints that `rotate` deleted, and those that it could not delete."""
-
-    deleted: tuple[Path, ...]
-    failed: tuple[Skipped, ...]
-
-
 def step_folder(run_folder: Path, step: int) -> Path:
     """Return the folder for the checkpoint of `step` (the number of updates done)."""
     assert step >= 0, step
@@ -256,8 +249,8 @@ def rotate(
     keep_every: int = 0,
     complete: Path | None = None,
     damaged: Collection[Path] = (),
-) -> Rotated:
-    """Delete all but the newest `keep_last` checkpoints. Call it after a successful save.
+) -> list[str]:
+    """Delete all but the newest `keep_last` checkpoints, after a save. Returns why any of them could not be deleted.
 
     It never deletes the one of step `best`, those of every `keep_every`-th step (0: off) or the newest complete one,
     so that a loadable checkpoint remains whatever else is damaged. If none is complete, it deletes nothing.
@@ -272,19 +265,17 @@ def rotate(
         complete, skipped = newest(run_folder)
         damaged = {*damaged, *(each.folder for each in skipped)}
     if complete is None:
-        return Rotated((), ())
+        return []
     counted = [step for step, folder in found.items() if folder not in damaged]
     oldest = min(counted[-keep_last:], default=0)
     kept = {step for step in found if step >= oldest or step == best or (keep_every and step % keep_every == 0)}
-    deleted: list[Path] = []
-    failed: list[Skipped] = []
+    failed: list[str] = []
     for folder in (folder for step, folder in found.items() if step not in kept and folder != complete):
         try:
             delete(folder)
-            deleted.append(folder)
         except OSError as error:
-            failed.append(Skipped(folder, f"{folder} cannot be deleted: {error.strerror}. Delete it by hand."))
-    return Rotated(tuple(deleted), tuple(failed))
+            failed.append(f"{folder} cannot be deleted: {error.strerror}. Delete it by hand.")
+    return failed
 
 
 def delete(folder: Path) -> None:

@@ -169,12 +169,12 @@ class Saver:
         write_text_atomically(path, dumps_recipe(self.prepared.recipe))
         return (f"{path} was deleted, with everything else in the run folder; it was written again",)
 
-    def _rotate(self, complete: Path) -> tuple[str, ...]:
+    def _rotate(self, complete: Path) -> list[str]:
         """Delete the checkpoints that need not be kept. Returns why any of them could not be deleted."""
         settings = self.prepared.recipe.checkpoint
         self.damaged.discard(complete)
         try:
-            rotated = rotate(
+            return rotate(
                 self.lock.run,
                 settings.keep,
                 self.kept_best,
@@ -183,8 +183,7 @@ class Saver:
                 damaged=self.damaged,
             )
         except CheckpointError as error:
-            return (str(error),)
-        return tuple(each.reason for each in rotated.failed)
+            return [str(error)]
 
 
 # Which process writes the checkpoints of a run: the first one, or all of them together for a sharded model.
@@ -216,8 +215,8 @@ class ShardedSaver(Saver):
         write_parts(folder, snapshot, self.writers)
         return notes
 
-    def _rotate(self, complete: Path) -> tuple[str, ...]:
-        return super()._rotate(complete) if self.ranks.first else ()
+    def _rotate(self, complete: Path) -> list[str]:
+        return super()._rotate(complete) if self.ranks.first else []
 
 
 class Bystander(Saver):
