@@ -27,9 +27,7 @@ DOTTED = ["glassformer" if name == "__init__" else f"glassformer.{name}" for nam
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_house_rule(rule):
     """Over all files in one test, because a test for each file and rule takes longer than the rules themselves."""
-    complaints = [
-        f"src/glassformer/{module}: {each}" for module in rules.MODULES for each in rule(module, source(module))
-    ]
+    complaints = [f"src/glassformer/{of}: {each}" for of in rules.MODULES for each in rule(of, source(of))]
     assert not complaints, "\n".join([str(rule.__doc__), *complaints])
 
 
@@ -167,15 +165,9 @@ def test_long_functions_are_measured():
 # --- what an import may do
 
 WITHOUT_TORCH = (
-    "glassformer",
-    "glassformer.cli.main",
-    "glassformer.data.config",
-    "glassformer.base.errors",
-    "glassformer.base.registry",
-    "glassformer.nn.config",
-    "glassformer.nn.presets",
-    "glassformer.train.recipe",
-)
+    "glassformer", "glassformer.cli.main", "glassformer.data.config", "glassformer.base.errors",
+    "glassformer.base.registry", "glassformer.nn.config", "glassformer.nn.presets", "glassformer.train.recipe",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WITHOUT_TORCH)

@@ -290,9 +290,7 @@ def world(case: Case) -> dict[str, object]:
 def differences(before: dict[str, object], case: Case) -> list[str]:
     """Return the names of what has changed."""
     now = world(case)
-    return [
-        name for name in before if before[name] != now[name] and not (case.moves and name in ("weights", "gradients"))
-    ]
+    return [it for it in before if before[it] != now[it] and not (case.moves and it in ("weights", "gradients"))]
 
 
 @pytest.fixture
@@ -397,9 +395,7 @@ def functions_in_docs() -> set[str]:
     found: set[str] = set()
     for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
         for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
-            found |= {
-                name for module, name in imports(code) if inspect.isfunction(getattr(import_module(module), name, None))
-            }
+            found |= {name for of, name in imports(code) if inspect.isfunction(getattr(import_module(of), name, None))}
     return found
 
 

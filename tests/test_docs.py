@@ -290,9 +290,7 @@ def test_run_folder_is_as_it_is_written():
 
 
 def test_documents_name_every_public_name():
-    assert {*glassformer.__all__} == {
-        each for row in tables(TEXTS["docs/python.md"]) for each in INLINE.findall(row[0])
-    }
+    assert {*glassformer.__all__} == {each for it in tables(TEXTS["docs/python.md"]) for each in INLINE.findall(it[0])}
 
 
 # --- The glossary says what is so: our words are in our sources, and torch's in torch's

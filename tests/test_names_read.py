@@ -92,9 +92,7 @@ def test_a_name_that_is_nowhere_is_found(planted):
     assert unknown_names(before + "learn.shapes(block, x).down_to(1)\nplt.show()\nglassformer.Mask.of(x)") == []
 
 
-DOTTED = {
-    each for text in TEXTS.values() for each in INLINE.findall(text) if re.fullmatch(r"glassformer(\.\w+)+", each)
-}
+DOTTED = {it for text in TEXTS.values() for it in INLINE.findall(text) if re.fullmatch(r"glassformer(\.\w+)+", it)}
 
 
 @pytest.mark.parametrize("name", sorted(DOTTED))

@@ -34,9 +34,7 @@ def pages(generate, tmp_path_factory):
     """The text of each page, by its name."""
     folder = tmp_path_factory.mktemp("pages")
     generate.main(folder)
-    return {
-        path.relative_to(folder).with_suffix("").as_posix(): path.read_text("utf-8") for path in folder.rglob("*.md")
-    }
+    return {it.relative_to(folder).with_suffix("").as_posix(): it.read_text("utf-8") for it in folder.rglob("*.md")}
 
 
 def test_each_public_name_is_on_one_page(generate):

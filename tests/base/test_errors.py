@@ -5,19 +5,9 @@ import pytest
 from glassformer.base import errors
 
 CODES = {
-    "GlassformerError": 2,
-    "ConfigError": 2,
-    "RowError": 2,
-    "RecipeError": 2,
-    "ArgumentError": 2,
-    "DataError": 2,
-    "TooLongError": 2,
-    "CheckpointError": 2,
-    "DivergedError": 4,
-    "BusyError": 2,
-    "ResourceError": 5,
-    "ProcessError": 1,
-}
+    "GlassformerError": 2, "ConfigError": 2, "RowError": 2, "RecipeError": 2, "ArgumentError": 2, "DataError": 2,
+    "TooLongError": 2, "CheckpointError": 2, "DivergedError": 4, "BusyError": 2, "ResourceError": 5, "ProcessError": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])

@@ -49,14 +49,11 @@ def test_threads_as_many_as_processors(monkeypatch, threads):
         assert torch.get_num_threads() == expected
 
 
-@pytest.mark.parametrize(
-    ("share", "expected", "why"),
-    [
-        (0.8, 4, "4 threads, of 4 processors"),
-        (0.6, 2, "2 threads, of 4 processors, as other programs use them"),
-        (0.1, 1, "1 thread, of 4 processors, as other programs use them"),
-    ],
-)
+@pytest.mark.parametrize(("share", "expected", "why"), [
+    (0.8, 4, "4 threads, of 4 processors"),
+    (0.6, 2, "2 threads, of 4 processors, as other programs use them"),
+    (0.1, 1, "1 thread, of 4 processors, as other programs use them"),
+])  # fmt: skip
 def test_fewer_threads_beside_other_programs(monkeypatch, threads, share, expected, why):
     looked_at = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)

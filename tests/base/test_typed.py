@@ -31,14 +31,9 @@ from glassformer.train.settings import (
 from specimens import production
 
 SECTIONS = {
-    DataConfig: "data.",
-    TokenizerConfig: "tokenizer.",
-    ModelRecipe: "model.",
-    TrainingConfig: "training.",
-    CheckpointConfig: "checkpoint.",
-    DecodeConfig: "decode.",
-    **dict.fromkeys((Classify, Tag, Regress), "head."),
-}
+    DataConfig: "data.", TokenizerConfig: "tokenizer.", ModelRecipe: "model.", TrainingConfig: "training.",
+    CheckpointConfig: "checkpoint.", DecodeConfig: "decode.", **dict.fromkeys((Classify, Tag, Regress), "head."),
+}  # fmt: skip
 WHOLE = {
     **{key: {} for key in [*SECTIONS, StackConfig, RotaryConfig, RelativeConfig, Pattern]},
     ModelConfig: {"vocab_size": 9, "encoder": StackConfig()},

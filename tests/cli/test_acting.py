@@ -18,20 +18,10 @@ from train.examples import follow
 from train.trajectory_examples import acting, log
 
 TINY: dict[str, object] = {
-    "model.d_model": 8,
-    "model.n_heads": 2,
-    "model.n_layers": 2,
-    "model.d_ff": 8,
-    "model.dropout": 0.0,
-    "data.window": 3,
-    "data.train_size": 20,
-    "data.dev_size": 4,
-    "data.test_size": 4,
-    "training.batch_tokens": 36,
-    "training.steps": 2,
-    "training.warmup": 1,
-    "training.threads": 1,
-}
+    "model.d_model": 8, "model.n_heads": 2, "model.n_layers": 2, "model.d_ff": 8, "model.dropout": 0.0,
+    "data.window": 3, "data.train_size": 20, "data.dev_size": 4, "data.test_size": 4, "training.batch_tokens": 36,
+    "training.steps": 2, "training.warmup": 1, "training.threads": 1,
+}  # fmt: skip
 
 ACTING = task_of(load_recipe("decision").data)
 

@@ -25,9 +25,7 @@ def test_figures_for_programs(capsys, tmp_path):
     assert report["written"] == []
     assert memory["weights"] == 4 * report["parameters"]
     assert memory["gradients"] == memory["weights"]
-    assert memory["peak"] == sum(
-        memory[part] for part in ("weights", "gradients", "optimizer", "snapshot", "activations")
-    )
+    assert memory["peak"] == sum(memory[of] for of in ("weights", "gradients", "optimizer", "snapshot", "activations"))
     assert disk["checkpoint"] == memory["weights"] + memory["optimizer"]
     assert disk["free"] > disk["kept"] > 0
     assert (data["samples"], data["dev_samples"]) == (400, 20)
@@ -116,13 +114,10 @@ class Trial(ModuleType):
         self.noise_over = lambda recipe, *_: [NoiseAt(0, Noise(0.5, 40.0), 64.0), NoiseAt(20, Noise(0.0, 40.0), 64.0)]
 
 
-@pytest.mark.parametrize(
-    ("losses", "rises", "message"),
-    [
-        ([3.0, 1.0, 2.0], True, "lowest at 1.00e-03; beyond that it rises."),
-        ([3.0, 2.0, 1.0], False, "lowest at 1.00e-02; that is the last rate tried, so it was not seen to rise."),
-    ],
-)
+@pytest.mark.parametrize(("losses", "rises", "message"), [
+    ([3.0, 1.0, 2.0], True, "lowest at 1.00e-03; beyond that it rises."),
+    ([3.0, 2.0, 1.0], False, "lowest at 1.00e-02; that is the last rate tried, so it was not seen to rise."),
+])  # fmt: skip
 def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, message):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial(losses))
     assert message in run("train", "reverse", "--find-learning-rate").out
@@ -148,9 +143,7 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
 def test_noise_for_people_and_for_programs(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([1.0]))
     assert "   20                   inf               64\n" in run("train", "reverse", "--gradient-noise").out
-    report = json.loads(
-        run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=lambda name: pytest.fail(name)
-    )
+    report = json.loads(run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=pytest.fail)
     rows = [{"step": 0, "scale": 80.0, "targets": 64.0}, {"step": 20, "scale": None, "targets": 64.0}]
     assert report == {"noise": rows}
 

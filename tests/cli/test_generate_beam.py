@@ -86,9 +86,7 @@ def test_texts_that_the_context_ends_are_told_of(run, writing, a_run):
 def test_what_the_context_cut_is_not_advised_to_be_longer():
     """A larger --max-new-tokens would be refused."""
     given = read_arguments("generate", VERBS["generate"], ["run", "--json-schema", "s.json"])
-    pieces = [
-        Piece(row, "a", 5, "max_new_tokens", complete, limit=CONTEXTS) for row, complete in ((0, False), (1, True))
-    ]
+    pieces = [Piece(row, "a", 5, "max_new_tokens", whole, limit=CONTEXTS) for row, whole in ((0, False), (1, True))]
     note = "A text matches --json-schema only when it is complete; 1 of 2 texts (1) was cut before that, at 5 tokens."
     assert note_of_cut(pieces, given, continues=True) == note
     pieces += [pieces[0]._replace(row=2, limit="max_new_tokens")]

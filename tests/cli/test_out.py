@@ -76,14 +76,11 @@ def test_the_folder_that_one_is_in_is_not_deleted(refused, session, tmp_path, mo
     assert session.calls == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("notes.md", "samples/notes.md", "checkpoints/notes.md", "checkpoints/step-000000003/notes.md"),
-        *("checkpoints/step-3/model.safetensors", "samples/deep/step-000000003.txt", ".tmp-thesis-17", ".git/config"),
-        *("checkpoints/step-000000003/checkpoints/x", "checkpoints/.old-mine-17/thesis.tex"),
-    ],
-)
+@pytest.mark.parametrize("path", [
+    *("notes.md", "samples/notes.md", "checkpoints/notes.md", "checkpoints/step-000000003/notes.md"),
+    *("checkpoints/step-3/model.safetensors", "samples/deep/step-000000003.txt", ".tmp-thesis-17", ".git/config"),
+    *("checkpoints/step-000000003/checkpoints/x", "checkpoints/.old-mine-17/thesis.tex"),
+])  # fmt: skip
 def test_a_file_of_the_user_at_any_depth_makes_it_no_run(refused, session, path):
     run = a_run(Path("runs/reverse"))
     (run / path).parent.mkdir(parents=True, exist_ok=True)

@@ -25,9 +25,7 @@ def test_overview_names_every_verb(run):
     answer = run("--help")
     assert (answer.code, answer.err) == (0, "")
     assert run("-h").out == answer.out
-    assert all(
-        re.search(rf"^  {name}\b.*  {re.escape(verb.summary)}$", answer.out, re.M) for name, verb in VERBS.items()
-    )
+    assert all(re.search(rf"^  {name}\b.*  {re.escape(it.summary)}$", answer.out, re.M) for name, it in VERBS.items())
 
 
 @pytest.mark.parametrize("name", VERBS)

@@ -23,14 +23,9 @@ HIDING = (
 )
 BIASES = (None, "given", "learned")
 PATTERNS = (
-    None,
-    Pattern(window=2),
-    Pattern(window=2, dilation=2),
-    Pattern(window=1, global_tokens=2),
-    Pattern(window=2, sinks=1),
-    Pattern(stride=2),
-    Pattern(block=3, summary=2),
-)
+    None, Pattern(window=2), Pattern(window=2, dilation=2), Pattern(window=1, global_tokens=2),
+    Pattern(window=2, sinks=1), Pattern(stride=2), Pattern(block=3, summary=2),
+)  # fmt: skip
 LOOKS_BACK = ("sinks", "stride", "block")  # defined for causal attention alone
 
 

@@ -13,15 +13,9 @@ T = 7
 CUTS = [(1,) * T, (3, 1, 2, 1), (T,)]
 CACHES = {"growing": None, "fixed": T + 2}
 VARIANTS = [
-    *ORDERS,
-    *({**each, "window": 3, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
-    *({"attention": name} for name in ATTEND["softmax"]),
-    *INSIDES,
-    *ENDS,
-    *RULES,
-    *PATTERNS,
-    {"window": 1},
-]
+    *ORDERS, *({**each, "window": 3, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
+    *({"attention": name} for name in ATTEND["softmax"]), *INSIDES, *ENDS, *RULES, *PATTERNS, {"window": 1},
+]  # fmt: skip
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 caches = pytest.mark.parametrize("capacity", CACHES.values(), ids=CACHES)
 shapes = pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])

@@ -12,14 +12,8 @@ from glassformer.base.errors import ConfigError
 from specimens import ENDS, FORWARD_ONLY, INSIDES, NO_BACKWARD, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [
-    *ORDERS,
-    *({"attention": name} for name in ATTEND["softmax"]),
-    *INSIDES,
-    *ENDS,
-    *RULES,
-    *PATTERNS,
-    {"window": 2},
-]
+    *ORDERS, *({"attention": name} for name in ATTEND["softmax"]), *INSIDES, *ENDS, *RULES, *PATTERNS, {"window": 2},
+]  # fmt: skip
 CAUSAL = [("decoder", {}), ("encoder", {"causal": True}), ("encoder-decoder", {})]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 shapes = pytest.mark.parametrize(("shape", "causal"), CAUSAL, ids=[shape for shape, _ in CAUSAL])

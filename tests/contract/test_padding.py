@@ -27,15 +27,9 @@ from specimens import (
 )
 
 VARIANTS = [
-    *ORDERS,
-    *({"attention": name} for name in ATTEND["softmax"]),
-    *INSIDES,
-    *ENDS,
-    *RULES,
-    *PATTERNS,
-    *({**each, "window": 2, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
-    {"window": 1},
-]
+    *ORDERS, *({"attention": name} for name in ATTEND["softmax"]), *INSIDES, *ENDS, *RULES, *PATTERNS,
+    *({**each, "window": 2, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each), {"window": 1},
+]  # fmt: skip
 LEARNERS = [
     {"feed_forward": "experts", "n_experts": 3},
     {"qk_norm": "rms", "norm": "rms", "feed_forward": "gated"},

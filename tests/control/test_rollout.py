@@ -295,14 +295,11 @@ class Broken(Drift):
         return self.seen, self.reward, False, False, {}
 
 
-@pytest.mark.parametrize(
-    ("seen", "reward", "message"),
-    [
-        ([0.0, float("nan"), 0.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, nan, 0\.0\]"),
-        ([0.0, 1.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, 1\.0\]"),
-        ([0.0, 1.0, 2.0], float("inf"), r"must give finite rewards; got inf"),
-    ],
-)
+@pytest.mark.parametrize(("seen", "reward", "message"), [
+    ([0.0, float("nan"), 0.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, nan, 0\.0\]"),
+    ([0.0, 1.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, 1\.0\]"),
+    ([0.0, 1.0, 2.0], float("inf"), r"must give finite rewards; got inf"),
+])  # fmt: skip
 def test_an_environment_that_gives_no_numbers_is_named(seen, reward, message):
     world = World("broken", Broken(seen, reward), 3, 2)
     with pytest.raises(DataError, match=message):

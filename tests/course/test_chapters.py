@@ -56,9 +56,7 @@ def short_sentences(cells: list[Cell]) -> list[str]:
 
 def described(cells: list[Cell]) -> list[str]:
     """A cell that shows a picture says in words what is to be seen."""
-    shown = [
-        cell for cell in cells if re.search(r"plt\.show\(\)|learn\.diagram\(|\bplot_\w+\(", cell.text) and cell.is_code
-    ]
+    shown = [it for it in cells if re.search(r"plt\.show\(\)|learn\.diagram\(|\bplot_\w+\(", it.text) and it.is_code]
     return [f"a picture without a description:\n{cell.text}" for cell in shown if "image: {alt: " not in cell.options]
 
 

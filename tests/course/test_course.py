@@ -101,18 +101,11 @@ def test_no_exercise_is_done_before_it_is_begun(course, tmp_path, monkeypatch):
     assert going_on == (["2.1", "2.3", "3.4", "4.1", "5.4"] if course is COURSE else [])
 
 
-@pytest.mark.parametrize(
-    ("number", "text", "instead", "why"),
-    [
-        ("1.6", "        self.weights = weights.detach()\n", "", "MultiHeadAttention: it neither returns nor keeps"),
-        (
-            "2.1",
-            "forward(self, x, mask=None):",
-            "forward(self, x):\n        mask = None",
-            "MultiHeadAttention: it takes no",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("number", "text", "instead", "why"), [
+    ("1.6", "        self.weights = weights.detach()\n", "", "MultiHeadAttention: it neither returns nor keeps"),
+    ("2.1", "forward(self, x, mask=None):", "forward(self, x):\n        mask = None",
+     "MultiHeadAttention: it takes no"),
+])  # fmt: skip
 def test_what_an_exercise_adds_must_be_there(tmp_path, number, text, instead, why):
     whole = COURSE.solution_file(number)
     assert text in whole
@@ -132,9 +125,7 @@ def test_solutions_pass(course, tmp_path):
     found = Checker(course, path).check([each for each in course.exercises if not each.experiment])
     assert not found.problem
     assert not found.remarks
-    assert [
-        (n, each.state, each.why) for n, each in found.verdicts.items() if each.state not in ("done", "waits")
-    ] == []
+    assert [(n, it.state, it.why) for n, it in found.verdicts.items() if it.state not in ("done", "waits")] == []
 
 
 @pytest.mark.parametrize(

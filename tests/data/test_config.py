@@ -146,14 +146,10 @@ TOKENIZER_ERRORS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "message"),
-    [
-        *((DataConfig, *each) for each in DATA_ERRORS.values()),
-        *((TokenizerConfig, *each) for each in TOKENIZER_ERRORS.values()),
-    ],
-    ids=[*DATA_ERRORS, *TOKENIZER_ERRORS],
-)
+@pytest.mark.parametrize(("kind", "fields", "message"), [
+    *((DataConfig, *each) for each in DATA_ERRORS.values()),
+    *((TokenizerConfig, *each) for each in TOKENIZER_ERRORS.values()),
+], ids=[*DATA_ERRORS, *TOKENIZER_ERRORS])  # fmt: skip
 def test_a_config_says_what_is_wrong(kind, fields, message):
     with pytest.raises(ConfigError) as error:
         kind(**fields)
@@ -171,9 +167,7 @@ def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_wher
     """What a task does not use are just those fields that another task does."""
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
     assert {*unused(kind_of(task))} < names
-    everywhere = {"task", "layout"} | {
-        f"{split}{side}" for split in config.SPLITS for side in ("", "_source", "_target")
-    }
+    everywhere = {"task", "layout"} | {f"{name}{side}" for name in config.SPLITS for side in ("", "_source", "_target")}
     used_somewhere = {name for each in [*TASKS, *KINDS] for name in names - {*unused(kind_of(each))}}
     assert used_somewhere == names
     assert not everywhere & {*unused(kind_of(task))}

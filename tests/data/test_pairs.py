@@ -169,15 +169,12 @@ def test_parallel_files_of_json(file):
         read_pairs(source, target, columns=Columns("s", "s"))
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        *("source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"),
-        *("Deutsch\tEnglish", "eng\tdeu", "word\tphonemes", "frage\tantwort"),
-        *("text_en\ttext_de", '"source"\t"target"', "# source\ttarget", "User:\tAssistant:", "Vietnamese\tLatin"),
-        *("premise\thypothesis", "source (en)\ttarget (de)", "lemma\tform", "wrong\tcorrection", "原文\t译文"),
-    ],
-)
+@pytest.mark.parametrize("first", [
+    *("source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"),
+    *("Deutsch\tEnglish", "eng\tdeu", "word\tphonemes", "frage\tantwort"),
+    *("text_en\ttext_de", '"source"\t"target"', "# source\ttarget", "User:\tAssistant:", "Vietnamese\tLatin"),
+    *("premise\thypothesis", "source (en)\ttarget (de)", "lemma\tform", "wrong\tcorrection", "原文\t译文"),
+])  # fmt: skip
 def test_a_header_that_nobody_spoke_of(file, first):
     path = file("a.tsv", f"{first}\na b\tb a\n".encode())
     with pytest.raises(DataError, match=r"a\.tsv:1: the first line seems to name the columns.*data\.header = true"):

@@ -20,12 +20,9 @@ EVERY = pytest.mark.parametrize(("of", "recipe"), RECIPES, ids=ids(RECIPES))
 NOT_TOLD = {"sst2 ensemble", "cmudict ensemble", "multi30k french", "multi30k lower french"}
 """Rows without a recipe: several runs answer in an ensemble, and no result of the two of French is published."""
 NAMED_AS = {
-    "seconds": "1.886 in 9 s",
-    "a minute": "1.52 in 76 s",
-    "twenty minutes": "glassformer gets below that",
-    "multi30k lower": "| beam of 5 |",
-    "sst2 tuned": "| pre-trained on WikiText-2 |",
-}
+    "seconds": "1.886 in 9 s", "a minute": "1.52 in 76 s", "twenty minutes": "glassformer gets below that",
+    "multi30k lower": "| beam of 5 |", "sst2 tuned": "| pre-trained on WikiText-2 |",
+}  # fmt: skip
 """What stands beside the figures of a recipe in the documents, if it is not the name of its row."""
 NUMBER = r"\d(?:[\d.,]*\d)?"
 SPREAD = re.compile(rf"{NUMBER}[^()\d]* \({NUMBER}–{NUMBER}")
@@ -42,16 +39,12 @@ def test_every_row_of_a_public_data_set_has_a_recipe(module):
 def test_its_settings_are_those_of_the_row(module, of, recipe):
     row = row_of(module, recipe.name)
     job, given = trained(recipe.steps)
-    assert (job, {name: each for name, each in given.items() if not known_besides(name)}) == (row.job, row.settings)
+    places = {name for name in given if name in ("--out", "--training.start-from") or FILE.fullmatch(name)}
+    assert (job, {name: each for name, each in given.items() if name not in places}) == (row.job, row.settings)
     words = [job, *(word for pair in given.items() for word in pair)]
     override(load_recipe(job), read_arguments("train", VERBS["train"], words).changes)
     before = [trained(each.steps)[1]["--out"] for _, each in RECIPES if each.name == row.after]
     assert [given[name] for name in given if name == "--training.start-from"] == before
-
-
-def known_besides(name: str) -> bool:
-    """Whether a setting of a training says where something is."""
-    return name in ("--out", "--training.start-from") or FILE.fullmatch(name) is not None
 
 
 @EVERY
@@ -120,9 +113,7 @@ def content(path: Path) -> bytes:
 
 @EVERY
 def test_its_figures_are_the_published_ones(of, recipe):
-    texts = [
-        (ROOT / name).read_text("utf-8") for name in ("docs/command_line.md", "docs/results.md", "docs/benchmarks.md")
-    ]
+    texts = [(ROOT / it).read_text("utf-8") for it in ("docs/command_line.md", "docs/results.md", "docs/benchmarks.md")]
     name, paragraphs = f"`{recipe.name}`", parts("\n\n".join(texts))
     published = " ".join(each for each in paragraphs if NAMED_AS.get(recipe.name, name) in each)
     figures = SPREAD.findall(recipe.expected)

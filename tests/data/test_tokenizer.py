@@ -120,13 +120,10 @@ def test_naughty_strings_come_back(kind, shared):
     assert [*map(stored.encode, texts)] == [*map(tokenizer.encode, texts)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(*SPECIALS, "".join(SPECIALS), "<pad> hello <eos>", " <blank>", "x<unk>y"),
-        *("[MASK]", "[UNK][PAD]", "<|endoftext|>", "</s>", "##s", "a##s", "###", "\u2581", "\u0120\u010a", "<0x41>"),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    *(*SPECIALS, "".join(SPECIALS), "<pad> hello <eos>", " <blank>", "x<unk>y"),
+    *("[MASK]", "[UNK][PAD]", "<|endoftext|>", "</s>", "##s", "a##s", "###", "\u2581", "\u0120\u010a", "<0x41>"),
+])  # fmt: skip
 def test_special_tokens_typed_by_a_user_are_ordinary_text(kind, text):
     ids = TRAINED[kind].encode(text)
     assert ids

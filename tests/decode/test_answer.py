@@ -81,13 +81,10 @@ def test_encoder_fills_as_many_blanks_as_asked():
     assert answers[2] == free[2]
 
 
-@pytest.mark.parametrize(
-    ("layout", "requested", "message"),
-    [
-        ("encoder", {"max_new_tokens": 3}, "an encoder fills all blanks at once; got max_new_tokens=3"),
-        ("encoder-decoder", {"lengths": [1, 2]}, "Only an encoder takes lengths"),
-    ],
-)
+@pytest.mark.parametrize(("layout", "requested", "message"), [
+    ("encoder", {"max_new_tokens": 3}, "an encoder fills all blanks at once; got max_new_tokens=3"),
+    ("encoder-decoder", {"lengths": [1, 2]}, "Only an encoder takes lengths"),
+])  # fmt: skip
 def test_a_length_that_the_model_does_not_go_by_is_refused(layout, requested, message):
     with pytest.raises(ConfigError, match=message):
         answer(model(layout), [[7], [8, 9]], **requested)

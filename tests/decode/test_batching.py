@@ -18,13 +18,9 @@ from glassformer.nn.positions import POSITIONS
 from specimens import ORDERS, PATTERNS, RULES, VOCAB, close, model, native_cpp
 
 VARIANTS = [
-    *ORDERS,
-    {"n_kv_heads": 1},
-    {"n_kv_heads": 2, "positions": "rotary", "window": 3},
-    *RULES,
-    *PATTERNS,
+    *ORDERS, {"n_kv_heads": 1}, {"n_kv_heads": 2, "positions": "rotary", "window": 3}, *RULES, *PATTERNS,
     *({"convolution": 3, **each} for each in ({}, {"window": 3}, {"attention_rule": "linear"})),
-]
+]  # fmt: skip
 ACROSS = [*({"positions": name} for name in POSITIONS), {"n_kv_heads": 2}, {"convolution": 2}, *RULES]
 
 

@@ -240,18 +240,12 @@ def test_logits_of_another_vocabulary():
         step(torch.zeros(1, 9), Context([0], [[1]], [[]]))
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (constrained.matches, "a?" * 500 + "a" * 500),
-        (constrained.matches, "((a{1,100}){1,100}){1,100}b"),
-        (
-            constrained.fits,
-            json.dumps({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(700)}}),
-        ),
-    ],
-    ids=["optional", "nested", "properties"],
-)
+@pytest.mark.parametrize(("make", "text"), [
+    (constrained.matches, "a?" * 500 + "a" * 500),
+    (constrained.matches, "((a{1,100}){1,100}){1,100}b"),
+    (constrained.fits,
+     json.dumps({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(700)}})),
+], ids=["optional", "nested", "properties"])  # fmt: skip
 def test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing(make, text):
     """The library would let the text end there, whole or not."""
     with pytest.raises(ConfigError, match="small enough for llguidance; after"):

@@ -56,9 +56,7 @@ def test_draws_follow_the_definition_of_each_setting(name, monkeypatch):
     assert counts[~drawn].sum() == 0
     degrees = int(drawn.sum()) - 1
     limit = degrees + 3.72 * math.sqrt(2 * degrees) + 8.6
-    near, far = (
-        float(((counts - count * p)[drawn].square() / (count * p[drawn])).sum()) for p in (shares, z.softmax(-1))
-    )
+    near, far = (float(((counts - count * p)[drawn] ** 2 / (count * p[drawn])).sum()) for p in (shares, z.softmax(-1)))
     assert 0 < near < limit
     assert far > 10 * limit, "the setting hardly changes what is drawn"
 

@@ -58,15 +58,11 @@ def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypa
             assert [[id for id, _ in each.top] for each in of_prompt] == log_p.topk(2).indices.tolist()
 
 
-@pytest.mark.parametrize(
-    ("settings", "request_", "message"),
-    [
-        ({"prefix": True}, {"logprobs": 1}, "got a prefix model, which reads it both ways"),
-        ({"max_context": 4}, {"logprobs": 1}, "got one that is longer than the context"),
-        ({}, {}, "got logprobs=None"),
-    ],
-    ids=["prefix", "context", "no logprobs"],
-)
+@pytest.mark.parametrize(("settings", "request_", "message"), [
+    ({"prefix": True}, {"logprobs": 1}, "got a prefix model, which reads it both ways"),
+    ({"max_context": 4}, {"logprobs": 1}, "got one that is longer than the context"),
+    ({}, {}, "got logprobs=None"),
+], ids=["prefix", "context", "no logprobs"])  # fmt: skip
 def test_what_cannot_be_scored_is_refused(settings, request_, message):
     with pytest.raises(ConfigError, match=message):
         Engine(model("decoder"), **settings).submit(Request(ids(6), max_new_tokens=1, scored=True, **request_))
@@ -468,14 +464,10 @@ def test_a_row_that_cannot_leave_ends_those_in_hand(kind, context, monkeypatch):
     assert long in [each.ticket for each in failed]
     assert not {brief, left, waits} & {each.ticket for each in failed}
     assert long.over
-    assert [each.id for each in run_dry(engine) if each.ticket is waits] == alone_in(engine, request)
-    assert not engine.busy
-
-
-def alone_in(engine: Engine, request: Request) -> list[int]:
     other = Engine(engine.model, max_context=engine.max_context, drop=engine.drop)
     other.submit(request)
-    return [each.id for each in run_dry(other)]
+    assert [each.id for each in run_dry(engine) if each.ticket is waits] == [each.id for each in run_dry(other)]
+    assert not engine.busy
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])

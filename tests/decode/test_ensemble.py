@@ -51,15 +51,11 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
     assert found.sum(-1).tolist() == pytest.approx([1.0] * 5, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (("bad", "good"), "runs/2 lacks 'so', which runs/1 has"),
-        (("bad", "good", "odd", "so"), "runs/1 lacks 'odd', which runs/2 has"),
-        (("bad", "Good", "so"), "runs/2 lacks 'good', which runs/1 has"),
-    ],
-    ids=["fewer", "more", "another"],
-)
+@pytest.mark.parametrize(("labels", "message"), [
+    (("bad", "good"), "runs/2 lacks 'so', which runs/1 has"),
+    (("bad", "good", "odd", "so"), "runs/1 lacks 'odd', which runs/2 has"),
+    (("bad", "Good", "so"), "runs/2 lacks 'good', which runs/1 has"),
+], ids=["fewer", "more", "another"])  # fmt: skip
 def test_other_labels_are_refused_by_name(labels, message):
     with pytest.raises(ConfigError, match=f"of an ensemble must have the same labels; {message}"):
         shared_labels([member(1), member(2, labels)])

@@ -16,30 +16,12 @@ from glassformer.decode.settings import Sampling
 INF = math.inf
 NOBODY = Context([0], [[1]], [[]])
 CASES = [
-    ("temperature", 0.7),
-    ("temperature", 3.0),
-    ("top_k", 1),
-    ("top_k", 4),
-    ("top_k", 11),
-    ("top_p", 0.1),
-    ("top_p", 0.9),
-    ("top_p", 0.999),
-    ("min_p", 0.05),
-    ("min_p", 1.0),
-    ("typical", 0.2),
-    ("typical", 0.9),
-    ("repetition_penalty", 1.3),
-    ("repetition_penalty", 0.5),
-    ("frequency_penalty", 0.7),
-    ("frequency_penalty", -0.4),
-    ("presence_penalty", 0.7),
-    ("no_repeat_ngram", 1),
-    ("no_repeat_ngram", 2),
-    ("no_repeat_ngram", 3),
-    ("min_new_tokens", 3),
-    ("banned", [[5], [1, 2], [0, 3, 1]]),
-    ("logit_bias", {4: 1.5, 0: -INF, 7: -2.0}),
-]
+    ("temperature", 0.7), ("temperature", 3.0), ("top_k", 1), ("top_k", 4), ("top_k", 11), ("top_p", 0.1),
+    ("top_p", 0.9), ("top_p", 0.999), ("min_p", 0.05), ("min_p", 1.0), ("typical", 0.2), ("typical", 0.9),
+    ("repetition_penalty", 1.3), ("repetition_penalty", 0.5), ("frequency_penalty", 0.7), ("frequency_penalty", -0.4),
+    ("presence_penalty", 0.7), ("no_repeat_ngram", 1), ("no_repeat_ngram", 2), ("no_repeat_ngram", 3),
+    ("min_new_tokens", 3), ("banned", [[5], [1, 2], [0, 3, 1]]), ("logit_bias", {4: 1.5, 0: -INF, 7: -2.0}),
+]  # fmt: skip
 
 
 def made(name: str, value: object):

@@ -111,9 +111,7 @@ def test_it_writes_what_the_definition_writes(layout, kind):
 def test_a_wide_beam_finds_the_best_of_all_texts(layout):
     for seed in range(3):
         unlike = [UNLIKE[0], UNLIKE[1]]
-        models = [
-            model(layout, seed=10 * seed + place, vocab=SMALL, **each).eval() for place, each in enumerate(unlike)
-        ]
+        models = [model(layout, seed=10 * seed + place, vocab=SMALL, **it).eval() for place, it in enumerate(unlike)]
         source = sequences([3], seed, SMALL) if layout == "encoder-decoder" else None
         prompts = None if source else [[BOS]]
         [found] = beam_search(

@@ -97,13 +97,10 @@ def test_beams_read_them_once(layout, settings, monkeypatch):
     result = rows_read(network, monkeypatch)
     found = beam_search(network, BeamSettings(**settings), **options)
     assert result[0] == 3
-    monkeypatch.setattr(beam, "read_first", read_apart)
+    monkeypatch.setattr(
+        beam, "read_first", lambda net, of: read_anew(net, of, list(range(len(of.prompts))), *memories(net, of.sources))
+    )
     apart = beam_search(network, BeamSettings(**settings), **options)
     assert [[each.ids for each in best] for best in found] == [[each.ids for each in best] for best in apart]
     for best, its in zip(found, apart, strict=True):
         assert [each.score for each in best] == pytest.approx([each.score for each in its], abs=1e-12)
-
-
-def read_apart(network, rows):
-    """`read_first` without looking at which rows are alike."""
-    return read_anew(network, rows, list(range(len(rows.prompts))), *memories(network, rows.sources))

@@ -19,9 +19,7 @@ from train.examples import model, sequences
 def wordy(layout: str, seed: int, **settings):
     """A model that seldom ends."""
     network = model(layout, seed=seed, **settings)
-    network.head.register_forward_hook(
-        lambda module, inputs, output: output - 3.0 * (torch.arange(output.shape[-1]) == EOS)
-    )
+    network.head.register_forward_hook(lambda _, inputs, output: output - 3.0 * (torch.arange(output.shape[-1]) == EOS))
     return network
 
 

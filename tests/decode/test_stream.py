@@ -196,19 +196,10 @@ STOPS = ["cd", "f", "aa"]
 def searched(network: Transformer, made: Tokenizer, search: BeamSettings, n: int = 1, **given: object) -> list[Piece]:
     rows: Sequence[Sequence[int]] = given.get("sources") or given["prompts"]
     usual: dict[str, object] = {
-        "sources": None,
-        "prompts": None,
-        "max_new_tokens": [9] * len(rows),
-        "stops": (),
-        "filters": (),
-        "never": (),
-        "forced": None,
-        "numbers": range(len(rows)),
-        "prefix": False,
-        "poll": lambda: None,
-        "behind": [goes_on(made, each) for each in given.get("prompts") or [()] * len(rows)],
-        "complete": None,
-    }
+        "sources": None, "prompts": None, "max_new_tokens": [9] * len(rows), "stops": (), "filters": (), "never": (),
+        "forced": None, "numbers": range(len(rows)), "prefix": False, "poll": lambda: None,
+        "behind": [goes_on(made, each) for each in given.get("prompts") or [()] * len(rows)], "complete": None,
+    }  # fmt: skip
     return [*search_texts(network, made, search=search, n=n, **{**usual, **given})]
 
 

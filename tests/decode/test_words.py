@@ -129,18 +129,11 @@ def test_a_beam_of_which_nothing_may_go_on_is_refused():
     assert all(7 not in each.ids and abs(each.score) < 99 for each in found[0])
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda: Constraints([""]), "A banned text must have at least one character"),
-        (lambda: Constraints(begin="Ω").filters(tokenizer("character")), "parts of 'Ω' are not"),
-        (
-            lambda: Constraints(biases={"cat": 1.0}).filters(tokenizer("character")),
-            "is for one token; 'cat' is 3 tokens",
-        ),
-    ],
-    ids=["empty", "unknown", "several tokens"],
-)
+@pytest.mark.parametrize(("made", "message"), [
+    (lambda: Constraints([""]), "A banned text must have at least one character"),
+    (lambda: Constraints(begin="Ω").filters(tokenizer("character")), "parts of 'Ω' are not"),
+    (lambda: Constraints(biases={"cat": 1.0}).filters(tokenizer("character")), "is for one token; 'cat' is 3 tokens"),
+], ids=["empty", "unknown", "several tokens"])  # fmt: skip
 def test_wishes_that_cannot_be(made, message):
     with pytest.raises(ConfigError, match=message):
         made()

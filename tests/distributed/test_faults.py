@@ -90,15 +90,12 @@ def test_processes_need_a_device_they_can_share(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        pytest.param(
-            *("dies", "Process 1 of 2 was killed or no longer answers; the job has ended"), marks=pytest.mark.slow
-        ),
-        ("fails", "Process 1 of 2 failed (GlassformerError: The file x.txt is not here.); the job has ended"),
-    ],
-)
+@pytest.mark.parametrize(("task", "message"), [
+    pytest.param(
+        *("dies", "Process 1 of 2 was killed or no longer answers; the job has ended"), marks=pytest.mark.slow
+    ),
+    ("fails", "Process 1 of 2 failed (GlassformerError: The file x.txt is not here.); the job has ended"),
+])  # fmt: skip
 def test_a_lost_process_is_named(tmp_path, task, message):
     first, last = ended(begin(2, WORK, str(tmp_path), "60", task))
     assert first.code == 1, first.text

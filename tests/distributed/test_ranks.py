@@ -316,9 +316,7 @@ def test_the_next_samples_are_those_of_one_process(resumed, saved, tmp_path, nam
 def test_it_ends_where_one_process_ends_that_never_stopped(resumed, straight, name):
     """In float32, in which sums in another order differ in their last bits."""
     ours, theirs = (load(step_folder(each / name, STEPS)).model.state_dict() for each in (resumed, straight))
-    assert_close(
-        *({key: each for key, each in of.items() if not key.endswith(".key.bias")} for of in (ours, theirs)), 1e-3
-    )
+    assert_close(*({k: each for k, each in of.items() if not k.endswith(".key.bias")} for of in (ours, theirs)), 1e-3)
     figures, expected = (
         [json.loads(line)["loss"] for line in (each / name / "metrics.jsonl").read_text().splitlines()]
         for each in (resumed, straight)

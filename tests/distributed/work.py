@@ -33,16 +33,11 @@ UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)
 BATCHES = (UNEVEN, UNEVEN[:4], UNEVEN[:1])
 """The last has fewer rows than there are processes."""
 CASES = {
-    "encoder-decoder": {},
-    "tied": {"tie": True},
-    "decoder": {"layout": "decoder"},
-    "classify": {"layout": "classify"},
-    "accumulated": {"accumulate": 2},
-    "dropout": {"dropout": 0.3},
-    "recomputed": {"recompute": 1, "n_layers": 3},
+    "encoder-decoder": {}, "tied": {"tie": True}, "decoder": {"layout": "decoder"}, "classify": {"layout": "classify"},
+    "accumulated": {"accumulate": 2}, "dropout": {"dropout": 0.3}, "recomputed": {"recompute": 1, "n_layers": 3},
     "grouped": {"recompute": 2, "n_layers": 3},
     "experts": {"feed_forward": "experts", "n_experts": 3, "experts_per_token": 1, "balance_loss": 0.0},
-}
+}  # fmt: skip
 """Settings of what `trained` trains."""
 MEMORY = 0.7
 """Of the average that it keeps."""
@@ -105,11 +100,7 @@ def gradients(ranks: Ranks, out: Path) -> None:
 
 def diverged(ranks: Ranks, out: Path) -> None:
     """A gradient that is not finite in the last process alone, in the first update: refused, or left out."""
-    result = {
-        f"{'cut' if shard else 'whole'}-{skip}": struck(ranks, shard, skip)
-        for shard in (False, True)
-        for skip in (0, 1)
-    }
+    result = {f"{'cut' if shard else 'whole'}-{n}": struck(ranks, shard, n) for shard in (False, True) for n in (0, 1)}
     write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(result))
 
 

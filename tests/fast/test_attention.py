@@ -24,14 +24,10 @@ pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), rea
 
 
 SIZES = {
-    "one block": ONE,
-    "each head its own keys": Case(G=4, T=24, S=24),
-    "all heads share keys, many blocks": Case(G=1, T=75, S=75, K=20),
-    "a width beyond a tile": Case(T=30, S=30, K=40),
-    "many keys": Case(T=5, S=70, K=6),
-    "many queries": Case(T=70, S=5, K=6),
-    "one of each": Case(T=1, S=1, K=2),
-}
+    "one block": ONE, "each head its own keys": Case(G=4, T=24, S=24),
+    "all heads share keys, many blocks": Case(G=1, T=75, S=75, K=20), "a width beyond a tile": Case(T=30, S=30, K=40),
+    "many keys": Case(T=5, S=70, K=6), "many queries": Case(T=70, S=5, K=6), "one of each": Case(T=1, S=1, K=2),
+}  # fmt: skip
 MASKS = {
     "all": lambda case: Mask(),
     "causal": lambda case: Mask(causal=True),

@@ -190,15 +190,11 @@ def test_a_compiler_that_does_not_take_ours_is_told_in_one_line(source, apples_c
     assert "brew install gcc" in message
 
 
-@pytest.mark.parametrize(
-    ("script", "match"),
-    [
-        ("no script", "cannot be started: .*Set CXX to another"),
-        ("#!/bin/sh\n", "must take .*own answered: exit status 0"),
-        ("#!/bin/sh\nprintf '\\377' >&2; exit 3\n", "must take .*own answered: \ufffd"),
-    ],
-    ids=["not a program", "writes nothing", "speaks no UTF-8"],
-)
+@pytest.mark.parametrize(("script", "match"), [
+    ("no script", "cannot be started: .*Set CXX to another"),
+    ("#!/bin/sh\n", "must take .*own answered: exit status 0"),
+    ("#!/bin/sh\nprintf '\\377' >&2; exit 3\n", "must take .*own answered: \ufffd"),
+], ids=["not a program", "writes nothing", "speaks no UTF-8"])  # fmt: skip
 def test_what_is_no_compiler(source, monkeypatch, script, match):
     own = source.with_name("own")
     own.write_text(script)

@@ -129,9 +129,7 @@ def test_padding_in_the_memory_and_a_row_that_may_read_nothing(steps):
     ready, cache = natively(made), None
     with torch.no_grad():
         cache = ready.new_cache()
-        found = [
-            ready(part, memory=memory, source_keep=keep, cache=cache) for part in ids.split((3, 1, 1, 1, 1), dim=1)
-        ]
+        found = [ready(it, memory=memory, source_keep=keep, cache=cache) for it in ids.split((3, 1, 1, 1, 1), dim=1)]
         close(torch.cat(found, dim=1), made(ids, memory=memory, source_keep=keep))
     assert steps == [4]
 
@@ -228,13 +226,9 @@ def test_nan_is_seen(steps):
 
 
 LEFT = [
-    {"positions": "shaw"},
-    {"feed_forward": "experts", "n_experts": 3},
-    {"window": 3},
-    {"attention_rule": "linear"},
-    {"attention_rule": "softcap"},
-    {"attention_rule": "sigmoid"},
-]
+    {"positions": "shaw"}, {"feed_forward": "experts", "n_experts": 3}, {"window": 3}, {"attention_rule": "linear"},
+    {"attention_rule": "softcap"}, {"attention_rule": "sigmoid"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("variant", LEFT, ids=str)

@@ -63,14 +63,10 @@ def test_before_the_first_checkpoint(tmp_path, monkeypatch):
         follow(start(recipe(), tmp_path / "run"))
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("evaluate", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
-        ("copied", "step 9, in a checkpoint .*resume .* --checkpoint.no-background"),
-    ],
-    ids=["evaluation", "checkpoint"],
-)
+@pytest.mark.parametrize(("where", "message"), [
+    ("evaluate", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
+    ("copied", "step 9, in a checkpoint .*resume .* --checkpoint.no-background"),
+], ids=["evaluation", "checkpoint"])  # fmt: skip
 def test_beside_a_step(tmp_path, monkeypatch, where, message):
     requested = recipe(checkpoint__every=3, checkpoint__background=True, decode__batch_size=128)
     session = start(requested, tmp_path / "run")

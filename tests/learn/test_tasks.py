@@ -15,29 +15,13 @@ from glassformer.train.run.session import start
 from train.examples import follow, recipe
 
 SMALL = {
-    "data__symbols": 6,
-    "data__min_length": 3,
-    "data__max_length": 4,
-    "decode__max_new_tokens": 8,
-    "data__train_size": 2000,
-    "data__dev_size": 60,
-    "data__test_size": 60,
-    "model__d_model": 32,
-    "model__d_ff": 64,
-    "model__dropout": 0.0,
-    "model__tie_embeddings": False,
-    "model__positions": "learned",
-    "model__max_len": 12,
-    "training__steps": 250,
-    "training__batch_tokens": 512,
-    "training__accumulate": 1,
-    "training__learning_rate": 1e-2,
-    "training__warmup": 20,
-    "training__label_smoothing": 0.0,
-    "optimizer__weight_decay": 0.0,
-    "training__evaluate_every": 0,
-    "training__metric": "exact_match",
-}
+    "data__symbols": 6, "data__min_length": 3, "data__max_length": 4, "decode__max_new_tokens": 8,
+    "data__train_size": 2000, "data__dev_size": 60, "data__test_size": 60, "model__d_model": 32, "model__d_ff": 64,
+    "model__dropout": 0.0, "model__tie_embeddings": False, "model__positions": "learned", "model__max_len": 12,
+    "training__steps": 250, "training__batch_tokens": 512, "training__accumulate": 1, "training__learning_rate": 1e-2,
+    "training__warmup": 20, "training__label_smoothing": 0.0, "optimizer__weight_decay": 0.0,
+    "training__evaluate_every": 0, "training__metric": "exact_match",
+}  # fmt: skip
 """1,512 different sources to be written backwards, about 1,360 of them for training."""
 ENCODER = {"data__layout": "encoder", "model__n_layers": 2}
 

@@ -15,16 +15,9 @@ from glassformer.store.folders import newest, step_folder
 from glassformer.train.records import Progress, Records
 
 WORDS = {
-    "dog": "Hund",
-    "horse": "Pferd",
-    "man": "Mann",
-    "child": "Kind",
-    "runs": "rennt",
-    "sleeps": "schläft",
-    "waits": "wartet",
-    "slowly": "langsam",
-    "here": "hier",
-}
+    "dog": "Hund", "horse": "Pferd", "man": "Mann", "child": "Kind", "runs": "rennt", "sleeps": "schläft",
+    "waits": "wartet", "slowly": "langsam", "here": "hier",
+}  # fmt: skip
 PAIRS = [
     (f"A {who} {does}{how}.", f"Ein {WORDS[who]} {WORDS[does]}{' ' + WORDS[how.strip()] if how else ''}.")
     for who in ("dog", "horse", "man", "child")

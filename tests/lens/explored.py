@@ -18,14 +18,9 @@ LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
 BOTH = Tokenizers(LETTERS, LETTERS)
 SCREENS = ("overview", "attention", "generate", "heads", "ablations", "parameters", "curves")
 HOSTILE = [
-    "<img src=x onerror=document.body.dataset.hit=1>",
-    "</script><script>document.body.dataset.hit=1</script>",
-    "\u202eabc",
-    "שלום",
-    "🙂",
-    "x" * 200,
-    "\u0007",
-]
+    "<img src=x onerror=document.body.dataset.hit=1>", "</script><script>document.body.dataset.hit=1</script>",
+    "\u202eabc", "שלום", "🙂", "x" * 200, "\u0007",
+]  # fmt: skip
 
 
 def small(shape="encoder-decoder", **settings):

@@ -51,9 +51,7 @@ def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule):
     heads = diagnose(model, probe_of("encoder", backwards), effects=False).heads
     for head in heads:
         assert 0.0 <= head.measured.more["entropy_norm"] <= 1.0 + 1e-6
-        assert all(
-            score.mass <= 1.0 + 1e-6 and score.corrected <= 1.0 + 1e-6 for score in head.measured.scores.values()
-        )
+        assert all(it.mass <= 1.0 + 1e-6 and it.corrected <= 1.0 + 1e-6 for it in head.measured.scores.values())
     totals = [head.measured.more["total"] for head in heads]
     assert min(totals) > 2 if rule == "sigmoid" else max(totals) < 1
     usual = diagnose(untrained("encoder"), probe_of("encoder", backwards), effects=False).heads

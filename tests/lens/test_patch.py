@@ -72,9 +72,7 @@ def test_each_effect_is_that_of_the_patch_alone(shape):
 
     def share():
         log_p = logits(model, other).log_softmax(-1)[0]
-        return float(
-            (sum(log_p[t, token] for t, token in enumerate(SAID) if token) - found.other) / (found.one - found.other)
-        )
+        return float((sum(log_p[t, id] for t, id in enumerate(SAID) if id) - found.other) / (found.one - found.other))
 
     for (block, layer), effects in found.heads.items():
         for head, effect in enumerate(effects):

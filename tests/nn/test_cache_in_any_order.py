@@ -82,17 +82,10 @@ class Act(NamedTuple):
 
 
 ACTS = [
-    Act("read", [2], 2),
-    Act("read", [3, 1], 3),
-    Act("truncate", [0]),
-    Act("truncate", [2]),
-    Act("truncate", [9]),
-    Act("take back", [0]),
-    Act("take back", [1, 3]),
-    Act("take back", [4]),
-    Act("select", [1]),
+    Act("read", [2], 2), Act("read", [3, 1], 3), Act("truncate", [0]), Act("truncate", [2]), Act("truncate", [9]),
+    Act("take back", [0]), Act("take back", [1, 3]), Act("take back", [4]), Act("select", [1]),
     Act("select", [1, 0, 0]),
-]
+]  # fmt: skip
 
 
 def check_bare(cache: Cache, acts) -> None:

@@ -84,15 +84,11 @@ def test_what_is_kept_for_it_does_not_grow():
     assert max(sizes) <= 2 * 2 * 16 * 8 * (2 + 2 * rolling.SLACK + 2)
 
 
-@pytest.mark.parametrize(
-    ("variant", "whole", "message"),
-    [
-        ({}, False, r"drops what no window or convolution reads .* new_cache\(whole=True\)"),
-        ({"attention_rule": "linear"}, False, "linear attention, which keeps only sums"),
-        ({"attention_rule": "linear"}, True, "linear attention, which keeps only sums"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("variant", "whole", "message"), [
+    ({}, False, r"drops what no window or convolution reads .* new_cache\(whole=True\)"),
+    ({"attention_rule": "linear"}, False, "linear attention, which keeps only sums"),
+    ({"attention_rule": "linear"}, True, "linear attention, which keeps only sums"),
+], ids=str)  # fmt: skip
 def test_where_tokens_cannot_be_taken_back_all_stays_as_it_was(variant, whole, message):
     made, ids = model("decoder", convolution=3, **variant), tokens(1, 6)
     cache = made.new_cache(whole=whole)

@@ -124,16 +124,12 @@ def test_features_of_another_dtype_are_converted():
 
 
 SETTINGS = {
-    "sinusoidal": {},
-    "learned": {"positions": "learned", "max_len": 90},
-    "window": {"window": 4},
+    "sinusoidal": {}, "learned": {"positions": "learned", "max_len": 90}, "window": {"window": 4},
     "learned, window": {"positions": "learned", "max_len": 90, "window": 4},
-    "shaw, window": {"positions": "shaw", "window": 4},
-    "shaw": {"positions": "shaw"},
-    "window, sinks": {"window": 4, "sinks": 2},
-    "linear": {"attention_rule": "linear"},
+    "shaw, window": {"positions": "shaw", "window": 4}, "shaw": {"positions": "shaw"},
+    "window, sinks": {"window": 4, "sinks": 2}, "linear": {"attention_rule": "linear"},
     "rotary, linear": {"positions": "rotary", "attention_rule": "linear"},
-}
+}  # fmt: skip
 
 
 def reader(dtype: torch.dtype, n_layers: int = 2, **kwargs: Any) -> Transformer:

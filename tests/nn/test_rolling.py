@@ -11,14 +11,10 @@ from glassformer.nn.compact_cache import RollingCache
 from specimens import close, model, padded, tokens
 
 WINDOWS = [
-    {"window": 3},
-    {"window": 1},
-    {"window": 3, "dilation": 3},
-    {"window": 3, "sinks": 2},
-    {"window": 4, "global_tokens": 3},
-    {"window": 3, "sinks": 2, "positions": "rotary", "n_kv_heads": 2},
+    {"window": 3}, {"window": 1}, {"window": 3, "dilation": 3}, {"window": 3, "sinks": 2},
+    {"window": 4, "global_tokens": 3}, {"window": 3, "sinks": 2, "positions": "rotary", "n_kv_heads": 2},
     {"window": 3, "sinks": 1, "positions": "t5"},
-]
+]  # fmt: skip
 windows = pytest.mark.parametrize("window", WINDOWS, ids=str)
 
 

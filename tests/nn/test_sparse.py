@@ -14,26 +14,14 @@ from specimens import close, normal
 
 CPU = torch.device("cpu")
 BOTH_WAYS = [
-    Pattern(window=1),
-    Pattern(window=5),
-    Pattern(window=40),
-    Pattern(window=3, dilation=4),
-    Pattern(window=20, dilation=3),
-    Pattern(window=3, dilation=400),
-    Pattern(window=4, global_tokens=3),
+    Pattern(window=1), Pattern(window=5), Pattern(window=40), Pattern(window=3, dilation=4),
+    Pattern(window=20, dilation=3), Pattern(window=3, dilation=400), Pattern(window=4, global_tokens=3),
     Pattern(window=4, dilation=2, global_tokens=1),
-]
+]  # fmt: skip
 CAUSAL = [
-    *BOTH_WAYS,
-    Pattern(window=20, sinks=2),
-    Pattern(window=3, dilation=3, sinks=4),
-    Pattern(stride=1),
-    Pattern(stride=6),
-    Pattern(stride=20),
-    Pattern(block=1),
-    Pattern(block=7, summary=2),
-    Pattern(block=100, summary=9),
-]
+    *BOTH_WAYS, Pattern(window=20, sinks=2), Pattern(window=3, dilation=3, sinks=4), Pattern(stride=1),
+    Pattern(stride=6), Pattern(stride=20), Pattern(block=1), Pattern(block=7, summary=2), Pattern(block=100, summary=9),
+]  # fmt: skip
 CASES = [*((each, True) for each in CAUSAL), *((each, False) for each in BOTH_WAYS)]
 cases = pytest.mark.parametrize(("pattern", "causal"), CASES, ids=str)
 

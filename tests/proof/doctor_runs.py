@@ -19,13 +19,9 @@ QUICK = tuple(probe for probe in PROBES if probe.name != "overfit")
 def settings(layout: str, folder: Path) -> dict[str, object]:
     """Those of a small run of this layout, which is trained for two steps."""
     common: dict[str, object] = {
-        "model__d_model": 16,
-        "model__d_ff": 32,
-        "model__n_layers": 2,
-        "training__steps": 2,
-        "training__batch_tokens": 256,
-        "training__accumulate": 1,
-    }
+        "model__d_model": 16, "model__d_ff": 32, "model__n_layers": 2, "training__steps": 2,
+        "training__batch_tokens": 256, "training__accumulate": 1,
+    }  # fmt: skip
     sizes = {"data__train_size": 60, "data__dev_size": 12, "data__test_size": 12, "data__symbols": 8}
     if layout != "label":
         return common | sizes | {"data__layout": layout}

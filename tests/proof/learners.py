@@ -190,19 +190,8 @@ def greedy_decode(model, prompt, eos_id, max_new_tokens):
 """
 
 SOURCES = {
-    "attention": ATTENTION,
-    "MultiHeadAttention": HEADS,
-    "TransformerBlock": BLOCK,
-    "TransformerEncoder": STACK,
-    "positional_encoding": TABLE,
-    "PositionalEncoding": ENCODING,
-    "causal_mask": CAUSAL,
-    "padding_mask": PADDING,
-    "shift_labels": SHIFT,
-    "cross_entropy": LOSS,
-    "accuracy": ACCURACY,
-    "mean_pool": POOL,
-    "greedy_decode": GREEDY,
-    **MODELS,
-    **small_parts.SOURCES,
-}
+    "attention": ATTENTION, "MultiHeadAttention": HEADS, "TransformerBlock": BLOCK, "TransformerEncoder": STACK,
+    "positional_encoding": TABLE, "PositionalEncoding": ENCODING, "causal_mask": CAUSAL, "padding_mask": PADDING,
+    "shift_labels": SHIFT, "cross_entropy": LOSS, "accuracy": ACCURACY, "mean_pool": POOL, "greedy_decode": GREEDY,
+    **MODELS, **small_parts.SOURCES,
+}  # fmt: skip

@@ -102,10 +102,6 @@ def greedy_translate(model, source, bos_id, eos_id, max_new_tokens):
 """
 
 SOURCES = {
-    "LanguageModel": MODEL,
-    "apply_rotary": ROTARY,
-    "document_mask": DOCUMENT_MASK,
-    "position_ids": POSITION_IDS,
-    "shift_right": SHIFT_RIGHT,
-    "greedy_translate": TRANSLATE,
-}
+    "LanguageModel": MODEL, "apply_rotary": ROTARY, "document_mask": DOCUMENT_MASK, "position_ids": POSITION_IDS,
+    "shift_right": SHIFT_RIGHT, "greedy_translate": TRANSLATE,
+}  # fmt: skip

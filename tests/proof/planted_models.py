@@ -93,10 +93,6 @@ TRANSLATE = [
 ]
 
 PLANTED = {
-    "LanguageModel": MODEL,
-    "apply_rotary": ROTARY,
-    "document_mask": DOCUMENT_MASK,
-    "position_ids": POSITION_IDS,
-    "shift_right": SHIFT_RIGHT,
-    "greedy_translate": TRANSLATE,
-}
+    "LanguageModel": MODEL, "apply_rotary": ROTARY, "document_mask": DOCUMENT_MASK, "position_ids": POSITION_IDS,
+    "shift_right": SHIFT_RIGHT, "greedy_translate": TRANSLATE,
+}  # fmt: skip

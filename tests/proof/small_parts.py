@@ -113,17 +113,9 @@ class SelfAttention(nn.Module):
         return self.out(weights @ v)
 """
 SOURCES = {
-    "SelfAttention": SELF,
-    "make_example": EXAMPLE,
-    "pad_batch": BATCH,
-    "exact_match": EXACT,
-    "softmax": SOFTMAX,
-    "split_heads": SPLIT,
-    "merge_heads": MERGE,
-    "FeedForward": FEED,
-    "LayerNorm": NORM,
-    "TokenEmbedding": EMBEDDING,
-}
+    "SelfAttention": SELF, "make_example": EXAMPLE, "pad_batch": BATCH, "exact_match": EXACT, "softmax": SOFTMAX,
+    "split_heads": SPLIT, "merge_heads": MERGE, "FeedForward": FEED, "LayerNorm": NORM, "TokenEmbedding": EMBEDDING,
+}  # fmt: skip
 
 SHIFT, BY_MAX = "(scores - scores.amax(dim, keepdim=True)).exp()", "scores.amax(dim, keepdim=True)"
 BETWEEN = "self.down(self.drop(torch.relu(self.up(x))))"

@@ -55,14 +55,11 @@ def test_properties_are_named_once_and_need_earlier_ones(kind):
 # --- files that cannot be checked
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("x = 1\ndef attention(q, k v):\n    pass\n", ["line 2", "def attention(q, k v):"]),
-        ("def attend(): ...\n", ["nothing to check", "attention", "defines attend"]),
-        ("", ["nothing to check", "defines nothing"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "facts"), [
+    ("x = 1\ndef attention(q, k v):\n    pass\n", ["line 2", "def attention(q, k v):"]),
+    ("def attend(): ...\n", ["nothing to check", "attention", "defines attend"]),
+    ("", ["nothing to check", "defines nothing"]),
+])  # fmt: skip
 def test_unreadable_file(tmp_path, text, facts):
     with pytest.raises(DataError) as refused:
         names_in(written(tmp_path, text))
@@ -231,10 +228,7 @@ def test_matrices_that_begin_at_zero_are_not_copies(tmp_path):
 def test_two_mistakes_are_told_apart(tmp_path):
     text = ATTENTION.replace(" / math.sqrt(q.size(-1))", "").replace("~mask, float", "mask, float")
     found = report(written(tmp_path, text))["pieces"][0]["properties"]
-    assert [each["mistake"] for each in found if each["state"] == "fails"] == [
-        "the scale is missing",
-        "the mask is inverted",
-    ]
+    assert [it["mistake"] for it in found if it["state"] == "fails"] == ["the scale is missing", "the mask is inverted"]
 
 
 def test_only(tmp_path):
@@ -462,9 +456,7 @@ def test_a_part_that_is_a_stub_is_not_written(tmp_path):
     """The mask of a function is still to be written: its properties say so, the others hold."""
     text = ATTENTION.replace("    if mask is not None:\n        scores =", "    if mask is not None:\n"
                              "        raise NotImplementedError\n        scores =", 1)  # fmt: skip
-    states = {
-        each.property: each.state for each in check_file(written(tmp_path, text), ["attention"]).pieces[0].properties
-    }
+    states = {it.property: it.state for it in check_file(written(tmp_path, text), ["attention"]).pieces[0].properties}
     assert (states["mask"], states["fill"], states["scale"]) == ("not written", "not tested", "holds")
 
 

@@ -98,9 +98,7 @@ def test_other_ways_to_write_it_right(tmp_path, kind, text):
     [piece] = check_file(path, [kind]).as_json()["pieces"]
     assert piece["problem"] is None
     assert [each["mistake"] for each in piece["properties"] if each["state"] == "fails"] == []
-    assert {each["state"] for each in piece["properties"] if each["property"] in ("scale", "split", "mask")} == {
-        "holds"
-    }
+    assert {it["state"] for it in piece["properties"] if it["property"] in ("scale", "split", "mask")} == {"holds"}
 
 
 WIDE = "angles.sin().repeat_interleave(2, -1), angles.cos().repeat_interleave(2, -1)"

@@ -15,18 +15,11 @@ PATH = "/v1/completions"
 DOCS = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
 WHOLE = 2**31 - 1
 BOUNDS = [
-    ("max_tokens", 1, ServeConfig().max_new_tokens, 1),
-    ("temperature", 0, 2, 0.01),
-    ("n", 1, ServeConfig().rows, 1),
-    ("logprobs", 0, request.MOST_LOGPROBS, 1),
-    ("seed", 0, 2**64 - 1, 1),
-    ("presence_penalty", -2, 2, 0.01),
-    ("frequency_penalty", -2, 2, 0.01),
-    ("top_k", 1, WHOLE, 1),
-    ("min_p", 0, 1, 0.01),
-    ("no_repeat_ngram", 1, WHOLE, 1),
+    ("max_tokens", 1, ServeConfig().max_new_tokens, 1), ("temperature", 0, 2, 0.01), ("n", 1, ServeConfig().rows, 1),
+    ("logprobs", 0, request.MOST_LOGPROBS, 1), ("seed", 0, 2**64 - 1, 1), ("presence_penalty", -2, 2, 0.01),
+    ("frequency_penalty", -2, 2, 0.01), ("top_k", 1, WHOLE, 1), ("min_p", 0, 1, 0.01), ("no_repeat_ngram", 1, WHOLE, 1),
     ("min_new_tokens", 0, WHOLE, 1),
-]
+]  # fmt: skip
 """Field, least and most, and the step to the next number beyond."""
 ABOVE = [("top_p", 1), ("typical_p", 1), ("repetition_penalty", 100)]
 """Fields of numbers above 0, and the most."""

@@ -282,12 +282,6 @@ def test_logprobs(wire, writer):
     assert max(len(top) for top in drawn["logprobs"]["top_logprobs"]) == 2
 
 
-def own_log_p(writer: Writer, ids: list[int]) -> torch.Tensor:
-    """The log-probabilities that the model gives to each token after the first, [T - 1, V]."""
-    with torch.no_grad():
-        return writer.model(torch.tensor([ids]))[0, :-1].log_softmax(-1)
-
-
 @pytest.mark.parametrize("as_ids", [False, True], ids=["text", "ids"])
 def test_a_prompt_is_scored(wire, writer, as_ids):
     """As evaluation programs ask for it: echo, logprobs and no further token; other requests beside it."""
@@ -306,7 +300,7 @@ def test_a_prompt_is_scored(wire, writer, as_ids):
     unknown = 1 - begins  # before the first token of ids, or of a text that does not begin with <bos>, nothing was read
     assert logprobs["tokens"] == writer.tokenizers.target.tokens(ids[begins:])
     assert logprobs["token_logprobs"][:unknown] == logprobs["top_logprobs"][:unknown] == [None] * unknown
-    log_p = own_log_p(writer, ids)
+    log_p = writer.model(torch.tensor([ids]))[0, :-1].log_softmax(-1).detach()
     expected = log_p[range(len(ids) - 1), ids[1:]].tolist()
     assert logprobs["token_logprobs"][unknown:] == pytest.approx(expected, abs=1e-5)
     best: list[dict[str, float]] = []

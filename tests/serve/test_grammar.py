@@ -228,7 +228,8 @@ def test_a_grammar_is_built_once(writer, monkeypatch):
     made = Service(writer, "tiny", ServeConfig(), print).texts
     for temperature in (0.0, 1.0):
         for _ in range(2):
-            made.job(grammar_wanted(temperature))
+            body = {"prompt": "ab", "temperature": temperature} | regex_of("ab")
+            made.job(request.completion(body, "tiny", 20, ServeConfig()))
     assert len(built) == 1
 
 
@@ -238,13 +239,6 @@ def test_all_grammars_share_the_room_for_states(writer):
         for each in ("[abcd]{30}", "[abc]{30}", "[ab]{30}"):
             assert len(texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 40} | regex_of(each)))[0]) == 30
             assert 0 < len(wire.service.texts.states) <= 2 * constrained.STATES_A_TEXT
-
-
-def grammar_wanted(temperature: float):
-    from glassformer.serve.request import completion
-
-    body = {"prompt": "ab", "temperature": temperature} | regex_of("ab")
-    return completion(body, "tiny", 20, ServeConfig())
 
 
 @pytest.mark.parametrize("text", ["start: /ab/", "start: ((", ""])

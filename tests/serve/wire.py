@@ -122,15 +122,10 @@ class Wire:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         pieces, removed, heard = list(chunks or [data]), asyncio.Event(), Heard()
         scope = {
-            "type": "http",
-            "method": method or ("GET" if body is None and chunks is None else "POST"),
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "scheme": "http",
+            "type": "http", "method": method or ("GET" if body is None and chunks is None else "POST"), "path": path,
+            "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http",
             "headers": [(name.encode(), value.encode()) for name, value in headers],
-        }
+        }  # fmt: skip
 
         async def receive() -> dict[str, Any]:
             if pieces:

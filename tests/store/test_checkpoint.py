@@ -243,13 +243,8 @@ class Canary:
 
 
 ATTACKED = [
-    "model.safetensors",
-    "optimizer.safetensors",
-    "config.json",
-    "tokenizer.json",
-    "state.json",
-    "MANIFEST.json",
-]
+    "model.safetensors", "optimizer.safetensors", "config.json", "tokenizer.json", "state.json", "MANIFEST.json",
+]  # fmt: skip
 BESIDE = ["pytorch_model.bin", "optimizer.pt", "rng_state.pth", ".metadata", "__init__.py", "sitecustomize.py"]
 
 

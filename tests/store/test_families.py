@@ -10,14 +10,10 @@ from glassformer.store.families import FAMILIES
 from specimens import close, model
 
 EXAMPLES = {
-    "gpt2": PRESETS["gpt2"],
-    "gpt_neox": PRESETS["pythia-70m"],
-    "llama": PRESETS["llama-3-8b"],
-    "bert": PRESETS["bert-base"],
-    "t5": PRESETS["t5-small"],
-    "bart": PRESETS["bart-base"],
+    "gpt2": PRESETS["gpt2"], "gpt_neox": PRESETS["pythia-70m"], "llama": PRESETS["llama-3-8b"],
+    "bert": PRESETS["bert-base"], "t5": PRESETS["t5-small"], "bart": PRESETS["bart-base"],
     "marian": PRESETS["vaswani-base"],
-}
+}  # fmt: skip
 """A model for each family, whose names are to be translated."""
 
 

@@ -347,13 +347,10 @@ NO_ENTRIES += [{"size": 1.0, "sha256": HASH}]
 NO_ENTRIES += [{"size": 1, "sha256": digest} for digest in (HASH[1:], "g" * 64, "A" * 64, HASH + "\n", None)]
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        *((each, "must be a JSON object") for each in ([], 3, "x", None)),
-        *(({"config.json": each}, r"'config\.json' needs a size in bytes and a sha256") for each in NO_ENTRIES),
-    ],
-)
+@pytest.mark.parametrize(("value", "message"), [
+    *((each, "must be a JSON object") for each in ([], 3, "x", None)),
+    *(({"config.json": each}, r"'config\.json' needs a size in bytes and a sha256") for each in NO_ENTRIES),
+])  # fmt: skip
 def test_manifest_of_another_form(folder, value, message):
     (folder / MANIFEST).write_text(json.dumps(value))
     with pytest.raises(CheckpointError, match=message):

@@ -41,9 +41,7 @@ def test_it_is_the_mean_of_the_newest(run, count):
 
 def test_tied_weights_stay_tied(run):
     loaded, single = load_mean(run, 3), load(run)
-    assert [name for name, _ in loaded.model.named_parameters()] == [
-        name for name, _ in single.model.named_parameters()
-    ]
+    assert [*dict(loaded.model.named_parameters())] == [*dict(single.model.named_parameters())]
     names = {id(each) for _, each in loaded.model.named_parameters(remove_duplicate=False)}
     assert len(names) == len(list(loaded.model.parameters()))
 

@@ -23,19 +23,11 @@ TINY = (
 def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: object) -> Result:
     """A finished arm: its metric rises to `score` in four evaluations."""
     found = {
-        "values": values,
-        "seed": seed,
-        "metric": "exact_match",
-        "split": "test",
+        "values": values, "seed": seed, "metric": "exact_match", "split": "test",
         "test": {"exact_match": score, "loss": 1 - score, "n": 1000, "by_length": {"2": {"exact_match": 1.0, "n": 9}}},
-        "other_data": {},
-        "other": None,
-        "curve": [(50 * step, score * step / 4) for step in range(1, 5)],
-        "parameters": 1234567,
-        "steps": 200,
-        "seconds": 10.0 + seed,
-        "data": "0a",
-    }
+        "other_data": {}, "other": None, "curve": [(50 * step, score * step / 4) for step in range(1, 5)],
+        "parameters": 1234567, "steps": 200, "seconds": 10.0 + seed, "data": "0a",
+    }  # fmt: skip
     return Result(**{**found, **changes})
 
 

@@ -18,9 +18,7 @@ def folder(tmp_path):
         {"kind": "dev", "step": 2, "exact_match": 0.5, "loss": 1.5, "n": 9, "signature": "13a", "best": True},
         {"kind": "dev", "step": 4, "exact_match": 0.25, "loss": 1.0, "n": 9, "signature": "13a", "best": False},
     ]
-    (tmp_path / "metrics.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "tr', "utf-8"
-    )
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(it) + "\n" for it in lines) + '{"kind": "tr', "utf-8")
     return tmp_path
 
 
@@ -49,9 +47,7 @@ def test_a_run_that_wrote_nothing_is_told(tmp_path):
 
 def test_an_even_line_stays_and_a_step_is_followed():
     """The first values are not pulled to 0; a gap is passed over."""
-    assert smoothed([(step, 3.0) for step in range(1, 5)], share=0.5) == [
-        (step, pytest.approx(3)) for step in range(1, 5)
-    ]
+    assert smoothed([(n, 3.0) for n in range(1, 5)], share=0.5) == [(n, pytest.approx(3)) for n in range(1, 5)]
     line = [(1, 0.0), (2, math.nan), (3, 1.0)]
     found = [value for _, value in smoothed(line, share=2 / 3)]  # weight 1/2
     assert found == [0, 0, pytest.approx(0.5 / 0.75)]

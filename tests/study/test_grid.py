@@ -22,10 +22,7 @@ def test_every_combination_with_every_seed():
 def test_what_is_not_varied_is_equal_in_all_arms():
     found = arms(recipe(), {"training.steps": 5}, {"model.n_layers": [1, 2]}, 1)
     assert {each.recipe.training.steps for each in found} == {5}
-    assert (
-        len({(each.recipe.data, each.recipe.training, each.recipe.decode, each.recipe.tokenizer) for each in found})
-        == 1
-    )
+    assert len({(it.recipe.data, it.recipe.training, it.recipe.decode, it.recipe.tokenizer) for it in found}) == 1
 
 
 def test_seeds_go_up_from_that_of_the_recipe():

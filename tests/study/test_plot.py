@@ -77,9 +77,7 @@ def test_the_legend_has_what_the_first_panel_lacks():
     panels = sorted(faceted(some, plot.curve, plot.SHARE), key=lambda panel: panel.title)
     figure = plot.figure_of(panels, "lines", None, "step", "exact_match", "n_layers")
     [legend] = figure.legends
-    found = {
-        text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
-    }
+    found = {text.get_text(): it.get_color() for text, it in zip(legend.get_texts(), legend.get_lines(), strict=True)}
     drawn = {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
     assert found == drawn
     assert [*found] == ["1", "4"]

@@ -42,24 +42,15 @@ LAYOUTS = ("encoder-decoder", "encoder", "decoder", *OUTPUTS)
 SCHEMES = sorted(POSITIONS)
 
 SMALL = {
-    "data.train_size": 300,
-    "data.dev_size": 40,
-    "data.test_size": 40,
-    "model.d_model": 16,
-    "model.n_heads": 2,
-    "model.n_layers": 1,
-    "model.d_ff": 32,
-    "training.steps": 6,
-    "training.warmup": 2,
-    "training.evaluate_every": 3,
-    "training.batch_tokens": 200,
-    "training.threads": 1,
-    "training.device": "cpu",
-    "training.precision": "float32",
-    "checkpoint.every": 3,
-    "checkpoint.keep": 9,
-}
+    "data.train_size": 300, "data.dev_size": 40, "data.test_size": 40, "model.d_model": 16, "model.n_heads": 2,
+    "model.n_layers": 1, "model.d_ff": 32, "training.steps": 6, "training.warmup": 2, "training.evaluate_every": 3,
+    "training.batch_tokens": 200, "training.threads": 1, "training.device": "cpu", "training.precision": "float32",
+    "checkpoint.every": 3, "checkpoint.keep": 9,
+}  # fmt: skip
 """With these a recipe whose samples are made trains in a second, with two evaluations and two checkpoints."""
+
+OF_FILES = SMALL | {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
+"""The same where samples are read."""
 
 
 def model(

@@ -43,21 +43,14 @@ def test_names():
 
 
 IMPOSSIBLE = {
-    "no-scale": {"model__attention_rule": "linear"},
-    "wrong-scale": {"model__n_heads": 1},
-    "swapped-heads": {"model__n_heads": 1},
-    "alike-heads": {"model__positions": "alibi"},
-    "leaky-mask": {"data__layout": "encoder"},
-    "no-positions": {"model__positions": "none"},
-    "no-cross-attention": {"data__layout": "encoder"},
-    "shared-layers": {"model__n_layers": 1},
-    "identical-layers": {"model__n_layers": 1},
-    "no-embedding-scale": {"model__scale_embeddings": False},
-    "dropout-in-evaluation": {"model__dropout": 0.0},
-    "unshifted-labels": {"data__layout": "encoder"},
-    "pads-in-pooling": {},
-    "cache-off-by-one": {"model__positions": "shaw"},
-}
+    "no-scale": {"model__attention_rule": "linear"}, "wrong-scale": {"model__n_heads": 1},
+    "swapped-heads": {"model__n_heads": 1}, "alike-heads": {"model__positions": "alibi"},
+    "leaky-mask": {"data__layout": "encoder"}, "no-positions": {"model__positions": "none"},
+    "no-cross-attention": {"data__layout": "encoder"}, "shared-layers": {"model__n_layers": 1},
+    "identical-layers": {"model__n_layers": 1}, "no-embedding-scale": {"model__scale_embeddings": False},
+    "dropout-in-evaluation": {"model__dropout": 0.0}, "unshifted-labels": {"data__layout": "encoder"},
+    "pads-in-pooling": {}, "cache-off-by-one": {"model__positions": "shaw"},
+}  # fmt: skip
 
 
 AS_IT_IS = [

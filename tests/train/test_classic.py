@@ -24,14 +24,8 @@ def test_a_classic_recipe_keeps_its_data_sizes_and_steps_alone(name):
 def test_settings_that_depend_on_another_go_with_it():
     """None of these is allowed with the sinusoidal positions, the plain feed-forward and the schedule that come."""
     modern = {
-        "model.rotary_base": 5e4,
-        "model.rotary_share": 0.5,
-        "model.feed_forward": "gated",
-        "model.n_kv_heads": 2,
-        "model.bias": False,
-        "model.window": 16,
-        "training.schedule": "wsd",
-        "training.cooldown": 10,
+        "model.rotary_base": 5e4, "model.rotary_share": 0.5, "model.feed_forward": "gated", "model.n_kv_heads": 2,
+        "model.bias": False, "model.window": 16, "training.schedule": "wsd", "training.cooldown": 10,
         "optimizer.layer_decay": 0.9,
-    }
+    }  # fmt: skip
     assert classic(override(load_recipe("lm"), modern)) == classic(load_recipe("lm"))

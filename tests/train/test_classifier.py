@@ -19,13 +19,9 @@ TEXTS = [f"{a} {b} {c}" for a in ("red", "blue") for b in ("cat", "dog", "cow") 
 TRAIN = [(text, text.split()[1]) for text in TEXTS] * 3
 DEV = TRAIN[1:8]
 SETTINGS = {
-    "data__task": "labelled",
-    "data__layout": "label",
-    "model__pooling": "attention",
-    "model__token_dropout": 0.2,
-    "model__head_dropout": 0.2,
-    "training__metric": "accuracy",
-}
+    "data__task": "labelled", "data__layout": "label", "model__pooling": "attention", "model__token_dropout": 0.2,
+    "model__head_dropout": 0.2, "training__metric": "accuracy",
+}  # fmt: skip
 
 
 def write(path: Path, rows: list[tuple[str, str]]) -> Path:

@@ -268,14 +268,10 @@ def test_checkpoint_without_an_average_is_refused(tmp_path):
 # --- The optimizers as torch has them, to the bit, and without its compiler
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "settings"),
-    [
-        (AdamW, torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "betas": (0.8, 0.9), "fused": True}),
-        (Adafactor, torch.optim.Adafactor, {"lr": 0.1, "weight_decay": 0.3}),
-    ],
-    ids=["AdamW", "Adafactor"],
-)
+@pytest.mark.parametrize(("ours", "theirs", "settings"), [
+    (AdamW, torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "betas": (0.8, 0.9), "fused": True}),
+    (Adafactor, torch.optim.Adafactor, {"lr": 0.1, "weight_decay": 0.3}),
+], ids=["AdamW", "Adafactor"])  # fmt: skip
 def test_every_bit_is_torchs(ours, theirs, settings):
     def trained(kind):
         torch.manual_seed(1)

@@ -27,14 +27,10 @@ BATCHES = {
     "a prefix": Batch(IDS, KEEP, prefix=torch.tensor([1, 2, 0])),
 }
 SETTINGS = {
-    "learned": {},
-    "convolution": {"convolution": 3},
-    "ALiBi": {"positions": "alibi"},
-    "T5": {"positions": "t5"},
+    "learned": {}, "convolution": {"convolution": 3}, "ALiBi": {"positions": "alibi"}, "T5": {"positions": "t5"},
     "rotary": {"positions": "rotary", "norm": "rms", "qk_norm": "rms", "feed_forward": "gated"},
-    "window": {"window": 3},
-    "stochastic depth": {"stochastic_depth": 0.2, "parallel_branches": True},
-}
+    "window": {"window": 3}, "stochastic depth": {"stochastic_depth": 0.2, "parallel_branches": True},
+}  # fmt: skip
 
 
 HEADS = {

@@ -18,13 +18,9 @@ from glassformer.train.settings import CheckpointConfig, DecodeConfig, Optimizer
 from glassformer.train.tasks import METRICS
 
 TASKS = {
-    "pairs": ("multi30k", "seq2seq"),
-    "labelled": ("classify",),
-    "text": ("denoise", "lm", "mlm"),
-    "tags": ("tag",),
-    "regression": ("regression",),
-    "trajectories": ("decision",),
-}
+    "pairs": ("multi30k", "seq2seq"), "labelled": ("classify",), "text": ("denoise", "lm", "mlm"), "tags": ("tag",),
+    "regression": ("regression",), "trajectories": ("decision",),
+}  # fmt: skip
 OWN = ("copy", "numbers", "reverse", "sort", "spell")
 NAMES = tuple(sorted([*OWN, *(name for names in TASKS.values() for name in names)]))
 
@@ -248,13 +244,10 @@ def test_a_recipe_has_a_largest_size(tmp_path):
         read_recipe(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model.head_dropout": 1.0}, r"^model\.head_dropout must be at least 0 and below 1; got 1\.0\. Try model\."),
-        ({"model.pooling": "max"}, r"^pooling='max' is not known"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"model.head_dropout": 1.0}, r"^model\.head_dropout must be at least 0 and below 1; got 1\.0\. Try model\."),
+    ({"model.pooling": "max"}, r"^pooling='max' is not known"),
+])  # fmt: skip
 def test_settings_of_the_head_have_the_names_of_the_recipe(changes, message):
     def make():
         recipe = override(load_recipe("classify"), changes)

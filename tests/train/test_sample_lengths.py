@@ -6,7 +6,6 @@ import json
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.data.config import DataConfig
 from glassformer.lens.server.subject import subject_of
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
@@ -15,7 +14,7 @@ from glassformer.train.finished.writing import Writer, note_of
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import resume, start
 from glassformer.train.sample_lengths import Untrained, in_words, joined, untrained
-from train.examples import SMALL, follow, recipe, texts
+from train.examples import OF_FILES, follow, recipe, texts
 
 QUICK = {"training.steps": 2, "training.warmup": 0, "training.evaluate_every": 0}
 
@@ -48,14 +47,11 @@ def test_an_input_outside_is_told_from_those_at_the_ends(run):
     assert [untrained(n, state) is None for n in (2, 3, 5, 6)] == [False, True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        ([2], "shorter than every source in training (3 to 5 tokens), so the answer is less reliable"),
-        ([9], "longer than every source in training (3 to 5 tokens), so the answer is less reliable"),
-        ([2, 9], "shorter or longer than every source in training (3 to 5 tokens), so the answers are less reliable"),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "message"), [
+    ([2], "shorter than every source in training (3 to 5 tokens), so the answer is less reliable"),
+    ([9], "longer than every source in training (3 to 5 tokens), so the answer is less reliable"),
+    ([2, 9], "shorter or longer than every source in training (3 to 5 tokens), so the answers are less reliable"),
+])  # fmt: skip
 def test_the_direction_and_the_lengths_in_training_are_told(tokens, message):
     assert in_words([Untrained(n, 3, 5, "source") for n in tokens]) == message
 
@@ -91,9 +87,7 @@ def test_tags_and_numbers_of_a_line_of_a_new_length_are_told(tmp_path, capsys, m
     layout = {"data.layout": "text-numbers"} if name == "regression" else {}
     (tmp_path / "a.txt").write_text(text)
     files = {"data.train": str(tmp_path / "a.txt"), "data.dev": str(tmp_path / "a.txt")}
-    made = {key: value for key, value in SMALL.items() if not key.startswith("data.")}
-    unmade = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
-    follow(start(override(load_recipe(name), made | unmade | layout | files | QUICK), tmp_path / "run"))
+    follow(start(override(load_recipe(name), OF_FILES | layout | files | QUICK), tmp_path / "run"))
     assert lengths(tmp_path / "run") == {"text": [2, 3]}
     for switches in ([], ["--json"]):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\na b\n\na b c\na b c a\n")))

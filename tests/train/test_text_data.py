@@ -68,9 +68,7 @@ def test_the_model_is_of_the_layout_and_asks_for_something(tmp_path, objective):
 
 def test_dev_is_the_end_of_the_text(tmp_path):
     prepared = prepare(text_recipe(book(tmp_path), data__dev_share=0.25))
-    train, dev = (
-        prepared.tokenizers.target.decode(split.tokens.tokens.tolist()) for split in (prepared.train, prepared.dev)
-    )
+    train, dev = (prepared.tokenizers.target.decode(it.tokens.tokens.tolist()) for it in (prepared.train, prepared.dev))
     assert train + dev == words(120)
     assert len(dev) == pytest.approx(0.25 * len(words(120)), abs=1)
 
@@ -166,13 +164,10 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
         prepare_split(prepared.recipe, prepared.tokenizers, "test")
 
 
-@pytest.mark.parametrize(
-    ("objective", "text", "message"),
-    [
-        ("next_token", "a", "needs at least 2; this text has 1"),
-        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "text", "message"), [
+    ("next_token", "a", "needs at least 2; this text has 1"),
+    ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
+])  # fmt: skip
 def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, message):
     dev = tmp_path / "dev.txt"
     dev.write_text(text, "utf-8")

@@ -9,12 +9,9 @@ from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_same_end, follow, killed_after, recipe
 
 WARM = {
-    "training__batch_warmup": 6,
-    "training__batch_start": 0.25,
-    "training__length_warmup": 7,
-    "training__length_start": 3,
-    "training__schedule": "constant",
-}
+    "training__batch_warmup": 6, "training__batch_start": 0.25, "training__length_warmup": 7,
+    "training__length_start": 3, "training__schedule": "constant",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

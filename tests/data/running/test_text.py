@@ -277,14 +277,10 @@ def test_naughty_strings_go_through(kind, tmp_path, monkeypatch, shared):
     text = naughty.read_bytes().decode()
     (document,) = whole(list(pieces(naughty)))
     assert document == text.replace("\r\n", "\n")
-    strings = [
-        each for each in json.loads(naughty.with_suffix(".json").read_text()) if each.strip() and "\0" not in each
-    ]
+    strings = [it for it in json.loads(naughty.with_suffix(".json").read_text()) if it.strip() and "\0" not in it]
     lines = written(tmp_path / "a.jsonl", "".join(json.dumps({"text": each}) + "\n" for each in strings))
     assert whole(list(pieces(lines))) == [each.replace("\r\n", "\n") for each in strings]
-    tokenizer = TOKENIZERS[kind].train(
-        (piece.text for piece in pieces(naughty)), TokenizerConfig(kind=kind, vocab_size=600)
-    )
+    tokenizer = TOKENIZERS[kind].train((it.text for it in pieces(naughty)), TokenizerConfig(kind=kind, vocab_size=600))
     by_piece = [id for piece in pieces(naughty) for id in tokenizer.encode(piece.text)]
     assert by_piece == tokenizer.encode(document)
 

@@ -24,23 +24,9 @@ from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, WHITE_SPACE, last_place, shares
 
 PARTS = [
-    *TEXT,
-    *"▁ \n\t<0x41>é漢\r\x85\u3000",
-    "  ",
-    "\n\n",
-    ".\n",
-    "!\n\n",
-    WHOLE,
-    " the",
-    "reads",
-    "IT'S",
-    "<unk>",
-    "<s>",
-    "▁ ",
-    " " * 12,
-    "e\u0301",
-    "\u0301",
-]
+    *TEXT, *"▁ \n\t<0x41>é漢\r\x85\u3000", "  ", "\n\n", ".\n", "!\n\n", WHOLE, " the", "reads", "IT'S", "<unk>", "<s>",
+    "▁ ", " " * 12, "e\u0301", "\u0301",
+]  # fmt: skip
 TEXTS = some.one_of(some.lists(some.sampled_from(PARTS), max_size=24).map("".join), some.text(max_size=24))
 every = pytest.mark.parametrize("name", PUBLISHED)
 sentencepiece = pytest.mark.parametrize("name", FORM_NAMES)

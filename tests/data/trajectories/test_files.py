@@ -175,14 +175,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         assert str(caught.value).startswith(f"{path}:")
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "mean", "kind"),
-    [
-        ("cartpole-v1_large", 21, None, "2 actions"),
-        ("pendulum_sac_expert_50eps", 50, -174.7, "1 numbers"),
-        ("pendulum_sac_medium_50eps", 50, -524.3, "1 numbers"),
-    ],
-)
+@pytest.mark.parametrize(("name", "n", "mean", "kind"), [
+    ("cartpole-v1_large", 21, None, "2 actions"),
+    ("pendulum_sac_expert_50eps", 50, -174.7, "1 numbers"),
+    ("pendulum_sac_medium_50eps", 50, -524.3, "1 numbers"),
+])  # fmt: skip
 def test_recorded_episodes_are_read(shared, name, n, mean, kind):
     found, unread = read_episodes(shared(f"rl/{name}.csv.gz"))
     assert (len(found), unread) == (n, ())

@@ -15,16 +15,10 @@ from lens.explored import page_of, planted
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-]
+]  # fmt: skip
 METRICS = [{"kind": "train", "step": step, "loss": 2.0 / step, "learning_rate": 0.1} for step in range(1, 40)]
 METRICS += [{"kind": "dev", "step": 30, "exact_match": 0.9, "loss": 0.1, "n": 5}]
 

@@ -75,9 +75,7 @@ def test_chances_of_two_answers(watched, served, twin):
     shows(view, made)
     view.go(f"{page.url.partition('#')[2].partition('&step')[0]}&other=0&step=1")
     page.locator(".two-steps tbody tr").first.wait_for()
-    softmax = [
-        np.exp(z) / np.exp(z).sum() for z in (each.buffers["logits"][1][1] for each in (made, twin.trace("abcd")))
-    ]
+    softmax = [np.exp(z) / np.exp(z).sum() for z in (it.buffers["logits"][1][1] for it in (made, twin.trace("abcd")))]
     names = LETTERS.tokens(range(LETTERS.vocab_size))
     rows = [row.locator("td").all_text_contents() for row in page.locator(".two-steps tbody tr").all()]
     assert len(rows) == 12

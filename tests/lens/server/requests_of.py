@@ -52,18 +52,10 @@ async def response_to(app, method, path, body=b"", *, leaves=False, token=TOKEN,
     names = {"host": host, "x-glassformer-token": token} | ({"content-type": "application/json"} if body else {})
     names |= {name.replace("_", "-"): value for name, value in headers.items()}
     scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "scheme": "http",
-        "server": ("127.0.0.1", PORT),
-        "headers": [(n.encode(), v.encode("latin-1")) for n, v in names.items() if v is not None],
-        "root_path": "",
-    }
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
+        "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http", "server": ("127.0.0.1", PORT),
+        "headers": [(n.encode(), v.encode("latin-1")) for n, v in names.items() if v is not None], "root_path": "",
+    }  # fmt: skip
     sent = []
     given = [{"type": "http.request", "body": body, "more_body": leaves}]
 

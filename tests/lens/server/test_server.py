@@ -41,14 +41,9 @@ def test_data_need_the_token(app, path, token):
 
 
 FOREIGN = [
-    "evil.example",
-    "evil.example:8642",
-    "",
-    "0.0.0.0:8642",
-    "localhost.evil.example",
-    "192.168.0.5:8642",
+    "evil.example", "evil.example:8642", "", "0.0.0.0:8642", "localhost.evil.example", "192.168.0.5:8642",
     "localhost:x",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", FOREIGN)

@@ -134,9 +134,7 @@ def test_a_decoder_goes_on_from_its_prompt():
 
 def test_masks_are_named_by_their_rule():
     def named(**settings):
-        return {
-            group["block"]: group["mask"] for group in trace(small(**settings), LETTERS, TEXT, "a").header["attention"]
-        }
+        return {it["block"]: it["mask"] for it in trace(small(**settings), LETTERS, TEXT, "a").header["attention"]}
 
     assert named() == {"encoder": "none", "decoder": "causal", "cross": "none"}
     made = trace(small("decoder", window=2), LETTERS, TEXT, "a")

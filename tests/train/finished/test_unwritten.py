@@ -104,14 +104,11 @@ def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
     assert "".join(piece.text for piece in writer.write(["a"], constraints=Constraints(begin=BEGIN))) == answer.text
 
 
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        (None, r"may have 9 \(max_len\). Shorten the beginning\.$"),
-        (12, r"may have 9 \(max_len\)"),
-        (4, "max_new_tokens to 15"),
-    ],
-)
+@pytest.mark.parametrize(("requested", "message"), [
+    (None, r"may have 9 \(max_len\). Shorten the beginning\.$"),
+    (12, r"may have 9 \(max_len\)"),
+    (4, "max_new_tokens to 15"),
+])  # fmt: skip
 def test_a_beginning_that_has_no_room_is_refused(tmp_path, requested, message):
     run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=requested)
     with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{message}"):

@@ -190,15 +190,11 @@ def test_the_usual_length_and_what_is_unknown(run):
     assert writer.unknown(["ab"]) == ""
 
 
-@pytest.mark.parametrize(
-    ("changes", "verb"),
-    [
-        ({"data.task": "copy", "data.layout": "encoder"}, "translate"),
-        ({"data.task": "labelled", "data.layout": "label", "training.metric": "accuracy"}, "classify"),
-        ({"data.task": "text", "data.layout": "masked", "data.objective": "masked", "data.window": 9}, "evaluate"),
-    ],
-    ids=["encoder", "label", "masked"],
-)
+@pytest.mark.parametrize(("changes", "verb"), [
+    ({"data.task": "copy", "data.layout": "encoder"}, "translate"),
+    ({"data.task": "labelled", "data.layout": "label", "training.metric": "accuracy"}, "classify"),
+    ({"data.task": "text", "data.layout": "masked", "data.objective": "masked", "data.window": 9}, "evaluate"),
+], ids=["encoder", "label", "masked"])  # fmt: skip
 def test_a_run_that_writes_no_text(tmp_path, changes, verb):
     with pytest.raises(ConfigError, match=f"Use glassformer {verb}"):
         Writer(tmp_path, override(recipe(), changes))

@@ -14,17 +14,10 @@ from glassformer.train.run.session import resume, start
 from train.examples import assert_same, follow, weights
 
 TINY = {
-    "model.d_model": 16,
-    "model.n_heads": 2,
-    "model.n_layers": 1,
-    "model.d_ff": 16,
-    "training.steps": 2,
-    "training.warmup": 1,
-    "training.evaluate_every": 0,
-    "training.precision": "float32",
-    "training.threads": 1,
+    "model.d_model": 16, "model.n_heads": 2, "model.n_layers": 1, "model.d_ff": 16, "training.steps": 2,
+    "training.warmup": 1, "training.evaluate_every": 0, "training.precision": "float32", "training.threads": 1,
     "training.device": "cpu",
-}
+}  # fmt: skip
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 40
 LABELS = "".join(f"the cat sat\tgood\nthe {word} log\tbad\n" for word in ("dog", "mat", "log"))
 

@@ -1,5 +1,7 @@
 """What may be another when a run goes on: nothing, unless it is named; a resume says what differs, with both values."""
 
+from pathlib import Path
+
 import pytest
 
 from glassformer.base.errors import CheckpointError, ConfigError
@@ -13,6 +15,11 @@ from train.examples import assert_same, assert_same_end, follow, killed_after, r
 LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
 
 
+@pytest.fixture
+def run(whole, tmp_path) -> Path:
+    return killed_after(whole, 3, tmp_path / "run")
+
+
 @pytest.mark.parametrize(("name", "value", "message"), [
     ("training.steps", 24, "training.steps 12 -> 24"),
     ("training.seed", 2, "training.seed 1 -> 2"),
@@ -22,8 +29,7 @@ LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
     ("model.dropout", 0.1, "model.dropout 0.2 -> 0.1"),
     ("decode.max_new_tokens", None, "decode.max_new_tokens 4 -> none"),
 ], ids=lambda value: str(value) if isinstance(value, str) and "->" not in value else "")  # fmt: skip
-def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, value, message):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_changed_setting_is_refused_with_both_values(run, name, value, message):
     before = (run / "recipe.toml").read_bytes()
     with pytest.raises(CheckpointError, match="trained with other settings") as caught:
         resume(run, requested={name: value})
@@ -36,8 +42,7 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
         resume(run)
 
 
-def test_several_changes_are_told_together(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_several_changes_are_told_together(run):
     options = {"training.steps": 24, "training.clip": 0.5}
     with pytest.raises(CheckpointError, match=r"\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Undo") as caught:
         resume(run, requested=options)
@@ -47,8 +52,7 @@ def test_several_changes_are_told_together(whole, tmp_path):
         resume(run, ["training.steps"], options)
 
 
-def test_an_end_that_lies_behind_is_refused(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_an_end_that_lies_behind_is_refused(run):
     before = (run / "recipe.toml").read_bytes()
     with pytest.raises(ConfigError, match=r"has taken, 3; got 2\. Give at least 3"):
         resume(run, ["training.steps"], {"training.steps": 2})
@@ -56,9 +60,8 @@ def test_an_end_that_lies_behind_is_refused(whole, tmp_path):
     assert resume(run, ["training.steps"], {"training.steps": 3}).step == 3
 
 
-def test_allowed_change_is_made_and_kept(whole, tmp_path):
+def test_allowed_change_is_made_and_kept(whole, run):
     """Told, written into the recipe, and into a checkpoint at once: the next resume needs no permission."""
-    run = killed_after(whole, 3, tmp_path / "run")
     session = resume(run, ["training.steps"], {"training.steps": 14})
     assert "changed, as allowed: training.steps 12 -> 14" in session.notes
     events = session.train()
@@ -72,9 +75,8 @@ def test_allowed_change_is_made_and_kept(whole, tmp_path):
     assert finished.step == 14
 
 
-def test_change_is_on_the_disk_before_the_first_step(whole, tmp_path):
+def test_change_is_on_the_disk_before_the_first_step(run):
     """Also where checkpoints are written in the background; killed before that, the same words do it again."""
-    run = killed_after(whole, 3, tmp_path / "run")
     options = {"training.steps": 14, "checkpoint.background": True}
     resume(run, ["training.steps"], options).lock.release()  # as a kill does
     with pytest.raises(CheckpointError, match=r"training\.steps 12 -> 14.*--allow-change training\.steps"):
@@ -88,26 +90,18 @@ def test_change_is_on_the_disk_before_the_first_step(whole, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.d_ff", "model.n_layers", "model.d_model", "model.tie_embeddings"])
-def test_other_weights_are_refused_though_they_are_named(whole, tmp_path, name):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_other_weights_are_refused_though_they_are_named(run, name):
     values = {"model.d_ff": 16, "model.n_layers": 2, "model.d_model": 16, "model.tie_embeddings": False}
     with pytest.raises(CheckpointError, match="A run keeps the model that it began with"):
         resume(run, [name], {name: values[name]})
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "training.precision",
-            "auto",
-            r"precision that was chosen when it began; got training\.precision='auto'\. Set it to",
-        ),
-        ("training.threads", 0, r"a fixed number of threads; got training\.threads=0\. Give a number"),
-    ],
-)
-def test_what_is_decided_as_a_run_begins_is_not_decided_anew(whole, tmp_path, name, value, message):
-    run = killed_after(whole, 3, tmp_path / "run")
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("training.precision", "auto",
+     r"precision that was chosen when it began; got training\.precision='auto'\. Set it to"),
+    ("training.threads", 0, r"a fixed number of threads; got training\.threads=0\. Give a number"),
+])  # fmt: skip
+def test_what_is_decided_as_a_run_begins_is_not_decided_anew(run, name, value, message):
     before = (run / "recipe.toml").read_bytes()
     with pytest.raises(ConfigError, match=message):
         resume(run, [name], {name: value})
@@ -115,8 +109,7 @@ def test_what_is_decided_as_a_run_begins_is_not_decided_anew(whole, tmp_path, na
     assert resume(run).step == 3
 
 
-def test_the_memory_of_an_average_stays_though_it_is_named(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_the_memory_of_an_average_stays_though_it_is_named(run):
     with pytest.raises(
         CheckpointError,
         match=r"optimizer\.average cannot change .*; got optimizer\.average 0\.0 -> 0\.9\. Undo that change",
@@ -124,22 +117,19 @@ def test_the_memory_of_an_average_stays_though_it_is_named(whole, tmp_path):
         resume(run, ["optimizer.average"], {"optimizer.average": 0.9})
 
 
-def test_other_vocabulary_is_refused_though_it_is_named(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_other_vocabulary_is_refused_though_it_is_named(run):
     with pytest.raises(CheckpointError, match=r'keeps the vocabulary .*tokenizer\.kind ".*" -> "character"'):
         resume(run, ["tokenizer.kind"], {"tokenizer.kind": "character"})
 
 
-def test_settings_of_checkpoints_are_free(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_settings_of_checkpoints_are_free(whole, run):
     session = resume(run, requested={"checkpoint.every": 2, "checkpoint.keep": 1})
     follow(session)
     (run / "recipe.toml").write_bytes((whole / "recipe.toml").read_bytes())
     assert_same_end(run, whole)
 
 
-def test_permission_that_nothing_needs_is_refused(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
+def test_permission_that_nothing_needs_is_refused(run):
     with pytest.raises(ConfigError, match=r"training\.steps: its value is the same as in the run so far"):
         resume(run, ["training.steps"])
     with pytest.raises(ConfigError, match=r"training\.step: .* is no such setting\. Did you mean 'training\.steps'\?$"):
@@ -154,9 +144,8 @@ def test_before_the_first_checkpoint_a_model_of_another_size_may_be_asked_for(tm
     assert load_recipe(tmp_path / "run" / "recipe.toml").training.steps == 2
 
 
-def test_checkpoint_of_a_version_that_kept_no_recipe(whole, tmp_path):
+def test_checkpoint_of_a_version_that_kept_no_recipe(whole, run):
     """It resumes as it did, by what can be compared."""
-    run = killed_after(whole, 3, tmp_path / "run")
     folder = step_folder(run, 3)
     loaded, moments = load(folder), load_optimizer(folder)
     later = ("sides", "recipe", "skipped", "evaluation_due")
@@ -174,15 +163,11 @@ def on_files(folder, **more):
     return recipe(data__task="pairs", **named, **more), paths
 
 
-@pytest.mark.parametrize(
-    ("file", "lines", "what"),
-    [
-        ("source", ["a b", "b", "a", "a a"], "training"),
-        ("target", ["x y", "y", "x", "x x"], "training"),
-        ("dev_target", ["x y", "x"], "dev"),
-    ],
-    ids=["source", "target", "dev_target"],
-)
+@pytest.mark.parametrize(("file", "lines", "what"), [
+    ("source", ["a b", "b", "a", "a a"], "training"),
+    ("target", ["x y", "y", "x", "x x"], "training"),
+    ("dev_target", ["x y", "x"], "dev"),
+], ids=["source", "target", "dev_target"])  # fmt: skip
 def test_changed_file_is_named(tmp_path, file, lines, what):
     requested, paths = on_files(tmp_path)
     follow(start(requested, tmp_path / "run"), stop_after=2)

@@ -14,7 +14,6 @@ from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.base.launched import Launched
 from glassformer.store.checkpoint import load, load_optimizer, take_snapshot, write_snapshot
 from glassformer.store.folders import checkpoints, newest, step_folder
-from glassformer.train.evaluate import Scores
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.records import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
 from glassformer.train.report import Reporter
@@ -22,6 +21,7 @@ from glassformer.train.run import saving
 from glassformer.train.run.session import resume, start
 from store import examples
 from train.examples import assert_same, assert_same_end, follow, recipe, weights
+from train.run.test_session import script
 
 FULL = ResourceError("the disk is full. Needed: 100 bytes; free: 7 bytes.")
 
@@ -173,22 +173,11 @@ def test_interrupted_run_that_cannot_be_saved_says_so(tmp_path, disk):
     assert newest(tmp_path / "run").folder == step_folder(tmp_path / "run", 4)
 
 
-def script(monkeypatch, values: list[float]) -> None:
-    """The losses of the evaluations, one after the other."""
-    left = list(values)
-    monkeypatch.setattr("glassformer.train.run.running.rank", lambda metrics, name, task: (-metrics["loss"], 0.0))
-
-    def evaluate_model(scoring, encoded, *rest):
-        return Scores({"loss": left.pop(0), "n": 6}, ["a"] * len(encoded))
-
-    monkeypatch.setattr("glassformer.train.evaluate.evaluate_model", evaluate_model)
-
-
 def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypatch, disk):
     """Step 8 is better than step 4 but finds no room; 9 does: 4 stays until 8, kept in memory, is written too."""
-    script(monkeypatch, [3.0, 2.0, 2.5])
+    script(monkeypatch, [3.0, 2.0, 2.5], "loss")
     disk += [8]
-    session = start(recipe(checkpoint__every=1, checkpoint__keep=1), tmp_path / "run")
+    session = start(recipe(checkpoint__every=1, checkpoint__keep=1, training__metric="loss"), tmp_path / "run")
     at = {}
     for event in session.train():
         if isinstance(event, Progress):
@@ -201,10 +190,10 @@ def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypat
 
 
 def test_best_that_never_found_room_is_told_at_the_end(tmp_path, monkeypatch, disk):
-    script(monkeypatch, [3.0, 2.0, 2.5])
+    script(monkeypatch, [3.0, 2.0, 2.5], "loss")
     disk += [8]
     with pytest.raises(ResourceError, match="step 8 could not be saved, not even at the end of training"):
-        follow(start(recipe(checkpoint__every=1, checkpoint__keep=1), tmp_path / "run"))
+        follow(start(recipe(checkpoint__every=1, checkpoint__keep=1, training__metric="loss"), tmp_path / "run"))
     assert set(checkpoints(tmp_path / "run")) == {4, 12}
 
 

@@ -140,9 +140,7 @@ def until_diverged(session, *, spoil_after: int, spoil) -> tuple[str, dict[str, 
 def test_divergence_keeps_the_last_checkpoint(tmp_path):
     session = start(recipe(checkpoint__every=1), tmp_path / "run")
     name = "decoder.blocks.0.feed_forward.branch.down.bias"
-    message, after = until_diverged(
-        session, spoil_after=2, spoil=lambda network: network.get_parameter(name)[:1].fill_(math.nan)
-    )
+    message, after = until_diverged(session, spoil_after=2, spoil=lambda it: it.get_parameter(name)[:1].fill_(math.nan))
     assert "at step 3 the loss is nan" in message
     assert f"The weight {name} is not finite." in message
     kept = step_folder(tmp_path / "run", 2)
@@ -179,16 +177,15 @@ def test_advice_after_a_divergence_is_taken(tmp_path):
 def test_evaluation_that_is_no_number_is_divergence_too(tmp_path):
     """It comes before the step that would notice, and must not become the best checkpoint."""
     session = start(recipe(checkpoint__every=1), tmp_path / "run")
-    message, _ = until_diverged(session, spoil_after=3, spoil=lambda network: overflow_when_evaluated(network))
+
+    def overflow_when_evaluated(network) -> None:
+        network.head.register_forward_hook(lambda head, inputs, logits: logits if head.training else logits * math.nan)
+
+    message, _ = until_diverged(session, spoil_after=3, spoil=overflow_when_evaluated)
     assert "after step 4 the loss on the dev split is nan" in message
     assert "Try a lower training.learning_rate" in message
     assert f"The last checkpoint, {step_folder(tmp_path / 'run', 3)}, is intact" in message
     assert load(tmp_path / "run").state["step"] == 3
-
-
-def overflow_when_evaluated(network: torch.nn.Module) -> None:
-    """From now on the model gives no numbers in evaluation mode."""
-    network.head.register_forward_hook(lambda head, inputs, logits: logits if head.training else logits * math.nan)
 
 
 def test_weights_that_overflow_in_the_update_are_not_saved(tmp_path):

@@ -2,7 +2,6 @@
 
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,8 @@ from glassformer.train.run.beginning import begin, new_model, prepare, prepare_s
 from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.regression import number_scores
-from train.examples import SMALL, assert_resumed_to_the_same_bits
+from train.examples import OF_FILES, SMALL, assert_resumed_to_the_same_bits
+from train.tasks.test_tags import write
 
 LAYOUTS = ["feature-numbers", "text-numbers"]
 
@@ -37,11 +37,6 @@ LAYOUTS = ["feature-numbers", "text-numbers"]
 def small(layout="feature-numbers", **changes):
     changes = {name.replace("__", "."): each for name, each in changes.items()}
     return override(load_recipe("regression"), SMALL | {"data.layout": layout} | changes)
-
-
-def write(path: Path, text: str) -> str:
-    path.write_text(text)
-    return str(path)
 
 
 # --- files
@@ -298,9 +293,7 @@ def test_the_units_of_the_data_do_not_matter(tmp_path):
     for name, units in factors.items():
         lines = ["x,y,z", *(",".join(repr(float(each)) for each in row * np.array(units)) for row in rows)]
         path = write(tmp_path / f"{name}.csv", "\n".join(lines) + "\n")
-        base = {key: value for key, value in SMALL.items() if not key.endswith("_size")}
-        sizes = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
-        recipe = override(load_recipe("regression"), sizes | base | {"data.train": path, "data.dev": path})
+        recipe = override(load_recipe("regression"), OF_FILES | {"data.train": path, "data.dev": path})
         data = prepare(recipe)
         torch.manual_seed(0)
         model = new_model(recipe, data.tokenizers).double().eval()
@@ -398,8 +391,7 @@ def test_a_bad_line_is_named(run, capsys, monkeypatch):
 def test_a_metric_that_the_dev_data_have_not_is_refused(tmp_path):
     lines = "".join(f"{row},{row * row % 7}\n" for row in range(40))
     train, dev = write(tmp_path / "a.csv", f"x,y\n{lines}"), write(tmp_path / "b.csv", "x,y\n1,2\n3,2\n")
-    sizes = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
-    recipe = override(load_recipe("regression"), SMALL | sizes | {"data.train": train, "data.dev": dev})
+    recipe = override(load_recipe("regression"), OF_FILES | {"data.train": train, "data.dev": dev})
     with pytest.raises(ConfigError, match=r"training.metric='r2' .* these dev data have none: they give mse, mae"):
         for _ in start(recipe, tmp_path / "run").train():
             pass

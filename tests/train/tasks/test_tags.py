@@ -17,7 +17,7 @@ from glassformer.train.run.beginning import prepare
 from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.tags import Tags, spanned, spans_of, tag_scores
-from train.examples import SMALL, assert_resumed_to_the_same_bits
+from train.examples import OF_FILES, SMALL, assert_resumed_to_the_same_bits
 
 
 def small(**changes):
@@ -101,14 +101,11 @@ def test_a_tag_that_training_lacks_is_refused_with_its_line(tmp_path):
         read_tagged(path, Columns(), ["O", "B-PER"])
 
 
-@pytest.mark.parametrize(
-    ("columns", "error"),
-    [
-        (Columns("1", "3"), "data.label_column is 3, but the first line has 2 columns"),
-        (Columns("wrd", "tag"), "Did you mean 'word'"),
-        (Columns("2", "2"), "two columns"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "error"), [
+    (Columns("1", "3"), "data.label_column is 3, but the first line has 2 columns"),
+    (Columns("wrd", "tag"), "Did you mean 'word'"),
+    (Columns("2", "2"), "two columns"),
+])  # fmt: skip
 def test_columns_that_are_not_there_are_refused(tmp_path, columns, error):
     with pytest.raises((DataError, ConfigError), match=error):
         read_tagged(write(tmp_path / "a.tsv", "word\ttag\na\tO\n"), columns)
@@ -239,18 +236,14 @@ def test_a_header_that_nobody_spoke_of_is_no_word(tmp_path, first):
     assert len(read_tagged(str(path), Columns(**columns, header=False)).pairs) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "bad"),
-    [
-        ("tag", '{"tokens": ["a", "b"], "tags": [true, false]}\n', "null\n\n"),
-        ("regression", '{"text": "a", "label": 1}\n{"text": "b", "label": 2}\n', '{"text": "c", "label": null}\n\n'),
-    ],
-)
+@pytest.mark.parametrize(("name", "good", "bad"), [
+    ("tag", '{"tokens": ["a", "b"], "tags": [true, false]}\n', "null\n\n"),
+    ("regression", '{"text": "a", "label": 1}\n{"text": "b", "label": 2}\n', '{"text": "c", "label": null}\n\n'),
+])  # fmt: skip
 def test_a_run_says_how_many_lines_were_skipped(tmp_path, name, good, bad):
     path = write(tmp_path / "a.jsonl", good + bad + good)
     files = {"data.train": path, "data.dev": path, "data.skip_empty": True, "training.metric": "loss"}
-    sizes = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
     layout = {"data.layout": "text-numbers"} if name == "regression" else {}
-    data = prepare(override(load_recipe(name), SMALL | sizes | layout | files))
+    data = prepare(override(load_recipe(name), OF_FILES | layout | files))
     for split in ("training", "dev"):
         assert f"skipped: 2 {split} {task_of(data.recipe.data).samples} with an empty side" in "\n".join(data.notes())
