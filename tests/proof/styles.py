@@ -352,6 +352,72 @@ class PositionalEncoding(nn.Module):
     def forward(self, x):
         return self.dropout(x + self.table[:, : x.size(1)])
 """
+BOOK = """
+GPT_CONFIG = {"vocab_size": 50257, "context_length": 1024, "emb_dim": 768, "n_heads": 12, "drop_rate": 0.1}
+GPT_CONFIG |= {"n_layers": 12, "qkv_bias": False}
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
+        super().__init__()
+        self.num_heads, self.dropout, self.out_proj = num_heads, nn.Dropout(dropout), nn.Linear(d_out, d_out)
+        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
+        self.register_buffer("mask", torch.ones(context_length, context_length).triu(diagonal=1).bool())
+
+    def forward(self, x):
+        b, n, d = x.shape
+        maps = self.W_query, self.W_key, self.W_value
+        q, k, v = (each(x).view(b, n, self.num_heads, -1).transpose(1, 2) for each in maps)
+        scores = (q @ k.mT).masked_fill_(self.mask[:n, :n], -torch.inf)
+        weights = self.dropout(torch.softmax(scores / k.shape[-1] ** 0.5, dim=-1, dtype=torch.float32).to(q))
+        return self.out_proj((weights @ v).transpose(1, 2).reshape(b, n, d))
+
+class FeedForward(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        inner = cfg.get("d_ff", 4 * cfg["emb_dim"])
+        self.layers = nn.Sequential(nn.Linear(cfg["emb_dim"], inner), nn.GELU(), nn.Linear(inner, cfg["emb_dim"]))
+
+    def forward(self, x):
+        return self.layers(x)
+
+class TransformerBlock(nn.Module):
+    def __init__(self, layer_idx, cfg):
+        super().__init__()
+        self.att = MultiHeadAttention(
+            d_in=cfg["emb_dim"], d_out=cfg["emb_dim"], context_length=cfg["context_length"],
+            num_heads=cfg["n_heads"], dropout=cfg["drop_rate"], qkv_bias=cfg["qkv_bias"],
+        )
+        self.ff, self.drop = FeedForward(cfg), nn.Dropout(cfg["drop_rate"])
+        self.norm1, self.norm2 = nn.LayerNorm(cfg["emb_dim"]), nn.LayerNorm(cfg["emb_dim"])
+
+    def forward(self, x):
+        x = x + self.drop(self.att(self.norm1(x)))
+        return x + self.drop(self.ff(self.norm2(x)))
+"""
+HEADS_IN_A_BLOCK = """
+class AttentionHead(nn.Module):
+    def __init__(self, embed_dim, head_dim):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(embed_dim, head_dim) for _ in range(3))
+
+    def forward(self, x):
+        scores = self.q(x) @ self.k(x).mT / math.sqrt(self.k.out_features)
+        return scores.softmax(-1) @ self.v(x)
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        e, h = config.hidden_size, config.num_attention_heads
+        self.heads, self.output = nn.ModuleList([AttentionHead(e, e // h) for _ in range(h)]), nn.Linear(e, e)
+        self.norm_1, self.norm_2 = nn.LayerNorm(e), nn.LayerNorm(e)
+        self.linear_1, self.linear_2 = nn.Linear(e, config.intermediate_size), nn.Linear(config.intermediate_size, e)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, x):
+        y = self.norm_1(x)
+        x = x + self.output(torch.cat([head(y) for head in self.heads], dim=-1))
+        return x + self.dropout(self.linear_2(F.gelu(self.linear_1(self.norm_2(x)))))
+"""
 CONVOLUTION = """
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff):
@@ -424,6 +490,12 @@ PARTS = [
     ]),
     Part("MultiHeadAttention", "a mask and a device that must be given", HEADER + LAYERS.split("class Pos")[0]),
     Part("MultiHeadAttention", "the query last, many heads in SelfAttention", HEADER + QUERY_LAST),
+    Part("MultiHeadAttention", "two widths, softmax in float32", HEADER + BOOK.split("class Feed")[0]),
+    Part("FeedForward", "a dictionary of settings", HEADER + BOOK.split("class Trans")[0]),
+    Part("TransformerBlock", "a dictionary of settings and a number", HEADER + BOOK),
+    Part("TransformerBlock", "small heads", HEADER + HEADS_IN_A_BLOCK, [
+        ("the residual around the attention is missing", "x = x + self.output", "x = self.output"),
+    ]),
     Part("FeedForward", "a config without d_ff", HEADER + CONFIG),
     Part("FeedForward", "four times as wide", HEADER + EXPANDED),
     Part("FeedForward", "dropout must be given", HEADER + LAYERS.split("class Enc")[0]),

@@ -374,6 +374,13 @@ def test_a_class_that_is_given_parts_is_named_and_one_that_is_made_of_a_text_has
     assert "it is given parts (layer)" in found[1].why
 
 
+def test_what_else_forward_demands_is_no_key(tmp_path):
+    """A rotary attention's `start_pos` and `freqs_cis` are not taken for keys and values."""
+    rotary = changed(HEADS, ("query, key, value, mask=None", "x, start_pos, freqs_cis, mask=None"))
+    [piece] = check_file(path := written(tmp_path, rotary), names_in(path)).pieces
+    assert "(x, start_pos, freqs_cis, mask=None)" in str(piece.problem)
+
+
 def test_layers_without_a_width_are_refused_by_name(tmp_path):
     lazy = changed(HEADS, ("super().__init__()", "super().__init__(); self.lazy = nn.LazyLinear(3)"))
     [piece] = check_file(path := written(tmp_path, lazy), names_in(path)).pieces

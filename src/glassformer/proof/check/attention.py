@@ -15,6 +15,7 @@ from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.calling import (
     FUTURE,
+    TOLERANCE,
     Choice,
     Computed,
     Reading,
@@ -308,7 +309,7 @@ class Function(Attending):
         except CrashError as crash:
             return Fault(LENGTHS, f"With 4 queries and {T} keys: {crash_of(crash)}")
         gap = distance(seen, self.mixed(fewer, scale=WIDTH**-0.5))
-        return Fault(LENGTHS, f"With 4 queries and {T} keys the output is {gap:.2g} off.") if gap > 1e-7 else None
+        return Fault(LENGTHS, f"With 4 queries and {T} keys the output is {gap:.2g} off.") if gap > TOLERANCE else None
 
     @law("The weights returned are those used.", "parts")
     def weights(self) -> Fault | None:
@@ -320,7 +321,7 @@ class Function(Attending):
             gap = distance(weights @ self.qkv["v"], self.seen)
         except RuntimeError:
             gap = float("inf")
-        return Fault(WEIGHTS, f"Weights times values differ from the output by {gap:.2g}.") if gap > 1e-7 else None
+        return Fault(WEIGHTS, f"Weights times values differ from the output by {gap:.2g}.") if gap > TOLERANCE else None
 
 
 # --- biases and windows

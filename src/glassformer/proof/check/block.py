@@ -27,7 +27,7 @@ from glassformer.proof.check.calling import (
     scramble,
 )
 from glassformer.proof.check.heads import D, Heads
-from glassformer.proof.check.mask import HEADS
+from glassformer.proof.check.mask import HEADS, WIDTH
 from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, ask, law
 from glassformer.proof.check.small_parts import LINEAR
 
@@ -317,11 +317,11 @@ class Block(Heads):
 
 
 def attention_maps(heard: list[Heard]) -> list[tuple[int, Heard]]:
-    """Return the calls, with their places, that belong to attention: those of linear maps without the width d_ff."""
+    """Return the calls, with their places, that belong to attention: those of linear maps of the model or of heads."""
     return [
         (place, each)
         for place, each in enumerate(heard)
-        if not is_norm(each.module) and {*each.widths} <= {D, 2 * D, 3 * D}
+        if not is_norm(each.module) and {*each.widths} <= {WIDTH, D, 2 * D, 3 * D}
     ]
 
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -30,7 +29,8 @@ from glassformer.proof.check.property import (
 
 SPELLINGS = {
     "d_model": "d_model dim embed_dim emb_dim embedding_dim n_embd embed_size d_embed d_embedding model_dim width size "
-    "features normalized_shape norm_shape hidden_size hid_dim num_hiddens ffn_num_outputs emb_size ndim d",
+    "features d_in normalized_shape norm_shape hidden_size hid_dim num_hiddens ffn_num_outputs emb_size ndim d",
+    "d_out": "d_out",
     "n_heads": "n_heads num_heads heads h n_head nhead nheads head_count num_attention_heads",
     "d_ff": "d_ff dff ff_dim dim_feedforward hidden_dim d_hidden ffn_dim mlp_dim inner_dim n_inner d_inner "
     "intermediate_size ff_size feed_forward_dim d_feedforward pf_dim ffn_num_hiddens",
@@ -43,7 +43,10 @@ SPELLINGS = {
     "source_vocab": "source_vocab src_vocab src_vocab_size source_vocab_size n_source vocab_src",
     "target_vocab": "target_vocab tgt_vocab tgt_vocab_size target_vocab_size trg_vocab n_target vocab_tgt "
     "trg_vocab_size",
-    "dropout": "dropout p drop dropout_p drop_rate p_drop dropout_rate prob resid_pdrop attn_pdrop embd_pdrop",
+    "dropout": "dropout p drop dropout_p drop_rate p_drop dropout_rate dropout_prob prob resid_pdrop attn_pdrop "
+    "embd_pdrop hidden_dropout hidden_dropout_prob attention_dropout attention_probs_dropout_prob attn_dropout "
+    "resid_dropout",
+    "bias": "bias qkv_bias use_bias attn_bias",
     "expansion": "expansion forward_expansion mlp_ratio ff_mult",
     "eps": "eps epsilon variance_epsilon norm_eps",
     "length": "length n seq_len seq_length max_len max_length n_positions num_positions T positions",
@@ -64,11 +67,13 @@ SPELLINGS = {
 """From an argument's role to the names under which code of the field has it."""
 CONFIGS = ("config", "cfg", "args", "conf", "hparams", "params")
 """Names of a single argument that holds all sizes as attributes, as in nanoGPT."""
+PLACES = ("layer_id", "layer_idx", "layer_index")
+"""Names of an argument beside it that says which block of a stack is made."""
 NO_MASK = (
-    "cache", "past", "dropout", "positions", "need_weights", "key_padding_mask", "is_causal", "scale", "bias",
-    "valid_lens",
+    "cache", "past", "dropout", "positions", "position_ids", "start_pos", "freqs_cis", "freqs", "cos", "sin",
+    "need_weights", "key_padding_mask", "is_causal", "scale", "bias", "valid_lens",
 )  # fmt: skip
-USUAL: dict[str, Any] = {"dropout": 0.0, "bias": True, "device": "cpu", "expansion": 4}
+USUAL: dict[str, Any] = {"dropout": 0.0, "bias": True, "device": "cpu", "expansion": 4, "max_len": 64}
 """What an argument that must be given gets, where it is none of the roles of a call."""
 
 
@@ -104,6 +109,16 @@ def means(name: str, role: str) -> bool:
     return name == role or name in SPELLINGS.get(role, "").split()
 
 
+class Settings(dict[str, Any]):
+    """Sizes by name, as attributes and as items."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a setting. Errors: `AttributeError`, as any object."""
+        if name in self:
+            return self[name]
+        raise AttributeError(f"the settings that glassformer check gives have no {name}")
+
+
 def is_size(name: str) -> bool:
     """Whether an argument of this name is usually a number."""
     return any(means(name, role) for role in ("d_model", "n_heads", "d_ff", "n_layers", "max_len", "vocab_size"))
@@ -120,12 +135,15 @@ def arguments(
     defaults of its own class. Errors: `SignatureError`.
     """
     values = {**given, **(extra or {})}
+    if "d_model" in values:
+        values["d_out"] = values["d_model"]
     names = [*inspect.signature(function).parameters]
     needed = required(function)
-    if len(needed) == 1 and needed[0] in CONFIGS:
-        sizes = {"max_len": 64, **USUAL, **values}
+    config = next((name for name in needed if name in CONFIGS), None)
+    if config is not None and all(name == config or name in PLACES for name in needed):
+        sizes = {**USUAL, **values}
         named = {name: value for role, value in sizes.items() for name in (role, *SPELLINGS.get(role, "").split())}
-        return (SimpleNamespace(**{**defaults_of(function), **named}),), {}
+        return (), {name: Settings(defaults_of(function) | named) if name == config else 0 for name in needed}
     found: dict[str, Any] = {}
     taken: set[str] = set()
     for name in names:
@@ -145,14 +163,14 @@ def arguments(
 
 
 def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of the class of settings that a function's file defines, as nanoGPT's `GPTConfig`."""
+    """Return the defaults of the settings in a function's file: a class, as nanoGPT's `GPTConfig`, or a dictionary."""
     written = inspect.unwrap(getattr(function, "__init__", function))
-    kinds = [
-        each
-        for name, each in getattr(written, "__globals__", {}).items()
-        if inspect.isclass(each) and re.search(r"(config|args)$", name, re.IGNORECASE)
-    ]
-    return {name: value for each in kinds for name, value in vars(each).items() if not name.startswith("_")}
+    found: dict[str, Any] = {}
+    for name, each in getattr(written, "__globals__", {}).items():
+        if re.search(r"config|cfg|args|hparams", name, re.IGNORECASE):
+            own = vars(each) if inspect.isclass(each) else each if isinstance(each, dict) else {}
+            found |= {key: value for key, value in own.items() if not str(key).startswith("_")}
+    return found
 
 
 def called(function: Callable[..., Any], given: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> Any:
@@ -329,8 +347,9 @@ def rest(square: list[Heard], by_role: dict[str | None, Heard]) -> Heard | None:
 
 # --- which computation the learner wrote: the known reading that gives the learner's numbers
 
-TOLERANCE = 1e-7
-"""Above float64 rounding from another order of operations, and above a fill such as 1e-9; far below any mistake."""
+TOLERANCE = 1e-6
+"""Above float64 rounding from another order of operations, a fill such as 1e-9, and a softmax that is computed in
+float32 as many do; far below any mistake."""
 MOST_MISTAKES = 2
 """The most mistakes that are looked for at once."""
 

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.mask import Mask
-from glassformer.proof.check.calling import Choice, Reading, aspect, form, in_order, itself, read
+from glassformer.proof.check.calling import TOLERANCE, Choice, Reading, aspect, form, in_order, itself, read
 from glassformer.proof.check.labels import Answered
 from glassformer.proof.check.property import (
     CrashError,
@@ -275,7 +275,7 @@ class Attending(ABC):
             return Fault(NO_BROADCAST, crash_of(crash))
         expected = self.predicted(PADDING, RIGHT)
         gap = (seen - expected).abs().max().item() if seen.shape == expected.shape else float("nan")
-        return None if gap < 1e-7 else Fault(NO_BROADCAST, f"With such a mask your output is {gap:.2g} off.")
+        return None if gap < TOLERANCE else Fault(NO_BROADCAST, f"With such a mask your output is {gap:.2g} off.")
 
     @law("A query that may read nothing gets zeros.", "mask", optional=True)
     @masked

@@ -14,6 +14,8 @@ from torch import nn
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import SOFTMAX, WEIGHTS, first, mixed, normalise, scales
 from glassformer.proof.check.calling import (
+    NO_MASK,
+    TOLERANCE,
     Maps,
     Reading,
     accepts,
@@ -72,7 +74,9 @@ class MultiHead(Heads):
         self.called_causal = "causal" in getattr(kind, "__name__", "").lower()
         self.three = accepts(module.forward, "query", "key", "value")
         names = [*inspect.signature(module.forward).parameters]
-        self.three = self.three and (len(required(module.forward)) != 1 or names[1][0] == "k")
+        self.three = (
+            self.three and names[1] not in NO_MASK and (len(required(module.forward)) != 1 or names[1][0] == "k")
+        )
         inputs = ("query", "key", "value") if self.three else ("x",)
         roles = "".join(role_of(name) or "-" for name in names[:3])
         self.inputs = roles if sorted(roles) == sorted("qkv") else "qkv"
@@ -164,10 +168,10 @@ class MultiHead(Heads):
         except CrashError as crash:
             transposed = False
             with suppress(CrashError):
-                transposed = gap(mask.mT) < 1e-7
+                transposed = gap(mask.mT) < TOLERANCE
             return Fault(TRANSPOSED if transposed else FAILS, f"{evidence}: {crash_of(crash)}")
         evidence = f"With {T} queries and {T + 1} keys, a mask gives an output {off:.2g} off."
-        return Fault(FAILS, evidence) if off > 1e-7 else None
+        return Fault(FAILS, evidence) if off > TOLERANCE else None
 
     @law("The weights returned or kept are those used.", "equation", "softmax")
     def weights(self) -> Fault | None:
@@ -184,7 +188,7 @@ class MultiHead(Heads):
         wanted = self.predicted_weights()
         for each in (*given, *kept):
             gap = distance(each, wanted.mean(1) if each.ndim == 3 else wanted)
-            if gap > 1e-7:
+            if gap > TOLERANCE:
                 return Fault(WEIGHTS, f"They differ from the weights that give the output by {gap:.2g}.")
         return Fault(GRAPH, "They require a gradient.") if any(each.requires_grad for each in kept) else None
 
