@@ -26,3 +26,9 @@ def test_nothing_near_is_suggested_for_nothing_like_it():
     with pytest.raises(ConfigError, match=r"^norm='qqqq' is not known\. Known: 'layer', 'rms'\.$"):
         lookup({"rms": 1, "layer": 2}, "qqqq", "norm")
     assert suggestion("", {}) == "Known: ."
+
+
+def test_of_very_many_names_the_first_are_listed():
+    names = [f"name-{number:02}" for number in range(50)]
+    assert suggestion("name-33x", names).endswith("'name-07' and 42 more. Did you mean 'name-33'?")
+    assert "more" not in suggestion("", names[:40])

@@ -180,8 +180,13 @@ def test_a_header_of_another_split_is_no_label(file):
     path = file("dev.tsv", b"Satz\tKlasse\na\tx\n")
     with pytest.raises(DataError, match=r"dev\.tsv:1: .* label 'Klasse' .* names the columns, set data\.header = true"):
         read_labelled(path, known=["x", "y"])
-    with pytest.raises(DataError, match=r"the label 'Klasse' .* or remove it\.$"):
+    with pytest.raises(DataError, match=r"the label 'Klasse' .* or remove it\. If another column"):
         read_labelled(path, Columns(header=False), known=["x", "y"])
+
+
+def test_of_very_many_labels_only_their_number_is_said(file):
+    with pytest.raises(DataError, match=r"It has 1,000 labels\. .* If another column has the label"):
+        read_labelled(file("dev.tsv", b"good\ta whole text\n"), known=[f"text {row}" for row in range(1000)])
 
 
 def test_one_class_is_refused():

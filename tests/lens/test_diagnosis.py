@@ -38,6 +38,7 @@ def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing):
     assert heads.zero.value < 0.1
     assert heads.zero.interval[1] < heads.zero.base
     assert "reversal head" in found.sentences[0]
+    assert "(encoder 1." in found.sentences[0]
     assert "exact match falls from" in found.sentences[0]
 
 

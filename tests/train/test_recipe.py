@@ -148,6 +148,12 @@ def test_file_that_cannot_be_read(tmp_path):
         load_recipe(tmp_path / "latin.toml")
 
 
+def test_a_text_is_no_recipe(tmp_path):
+    book = recipe_file(tmp_path, "Once upon a time\n", "book.txt")
+    with pytest.raises(ConfigError, match=f"glassformer train lm --data.text {book}$"):
+        load_recipe(book)
+
+
 def test_unknown_recipe():
     with pytest.raises(ConfigError, match=r"no recipe 'revers'.*Did you mean 'reverse'\?"):
         load_recipe("revers")

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ConfigError, some
 from glassformer.base.typed import came
 
 Entry = TypeVar("Entry")
+
+MOST, FIRST = 40, 8
+"""The most names that an error lists, and how many it lists of more than these."""
 
 
 def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
@@ -33,9 +36,9 @@ def one_of(known: Iterable[str], value: str, what: str) -> None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The second half of the error message: the known names, and the one most similar to `name`."""
-    names = sorted(known)
-    text = "Known: " + ", ".join(repr(each) for each in names) + "."
+    """The second half of the error message: the known names, or the first of very many, and the most similar one."""
+    names = sorted({*known})
+    text = f"Known: {some([*map(repr, names)], MOST if len(names) <= MOST else FIRST)}."
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     return f"{text} Did you mean {nearest[0]!r}?" if nearest else text
 

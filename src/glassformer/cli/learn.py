@@ -149,9 +149,10 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
         notebook, new = write_notebook(course, chapter, place.folder)
         lacking = [each for each in ("jupyterlab", "matplotlib") if find_spec(each) is None]
-        first = f", after pip install {' '.join(lacking)}" if lacking else ""
-        how = f"new: jupyter lab {notebook}{first}" if new else "is there already and stays as it is"
+        how = f"new: jupyter lab {notebook}" if new else "is there already and stays as it is"
         put(f"{notebook.name:20} {how}", "  ")
+        if lacking and new:
+            put(f"{'':20} first: pip install {' '.join(lacking)}", "  ")
         put(f"{'':20} or read it here: {to_type(arguments, f'{chapter.number} --explain')}", "  ")
     exercises = course.within(chapter.number)
     waiting = {name: each for each in exercises for name in place.lacking(each)}

@@ -255,7 +255,7 @@ def _numbers_in(cells: Object, names: Sequence[str], place: str, form: str) -> s
         written = str(cell) if form == TABLE else json.dumps(cell)
         if cell is None or not written.strip():
             raise Empty(place, f"{name} must be a finite number; got {'null' if cell is None else repr(cell)}")
-        found.append(number_in(written, f"{place}: {name}"))
+        found.append(number_in(written, f"{place}: {name}", f"Correct the line, or choose other columns. {REMEDY}."))
     return as_object(names, found)
 
 

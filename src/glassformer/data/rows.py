@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.registry import suggestion
+from glassformer.base.registry import MOST, suggestion
 from glassformer.data.json_lines import begins_as_array, is_json
 from glassformer.data.lines import Opened, lines_of, opened
 
@@ -184,9 +184,11 @@ class Types:
             )
 
 
-def not_in_training(place: str, what: str, found: str, known: Iterable[str], remedy: str) -> DataError:
+def not_in_training(place: str, what: str, found: str, known: Collection[str], remedy: str) -> DataError:
     """The error for a label or a tag that training has not seen."""
+    few = len(known) <= MOST
+    hint = suggestion(found[:40], [each[:40] for each in known]) if few else f"It has {len(known):,} {what}s."
     return DataError(
-        f"{place}: the {what} {found[:40]!r} does not occur in the training text, so no model could learn it. "
-        f"{suggestion(found[:40], [*known][:20])} Correct the line, or remove {remedy}"
+        f"{place}: the {what} {found[:40]!r} does not occur in the training text, so no model could learn it. {hint} "
+        f"Correct the line, or remove {remedy} If another column has the {what}, set data.label_column."
     )

@@ -96,7 +96,10 @@ def read_recipe(path: Path) -> Recipe:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except (ValueError, RecursionError) as error:  # from TOML, or from Python for a number of 4,301 digits
-        raise ConfigError(f"{path} is not valid TOML: {error}. Each line is `key = value` or `[section]`.") from None
+        text = f" To learn from this text: glassformer train lm --data.text {path}" if path.suffix != ".toml" else ""
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}. Each line is `key = value` or `[section]`.{text}"
+        ) from None
     return read_table(Recipe, {"name": path.stem, **table}, str(path))
 
 

@@ -82,7 +82,7 @@ def test_later_files_have_the_columns_of_training_in_any_order(tmp_path):
 
 @pytest.mark.parametrize(("text", "words"), [
     ("1,2\n3,4\n", [":1", "must name the columns", "number 1", "data.header = true"]),
-    ("a,b\n1,x\n", [":2: b must be a finite number", "'x'", "Correct the line"]),
+    ("a,b\n1,x\n", [":2: b must be a finite number", "'x'", "choose other columns"]),
     ("a,b\n1,2\nnan,2\n", [":3: a must be a finite number", "'nan'"]),
     ("a,b\n1,inf\n", [":2: b", "'inf'"]),
     ("a,b\n1,1e300\n", [":2: b", "'1e300'"]),

@@ -232,12 +232,12 @@ def in_order(path: str | Path, names: Sequence[str], kind: str, places: list[int
     return [names.index(name) for name in wanted]
 
 
-def number_in(cell: str, place: str) -> float:
+def number_in(cell: str, place: str, remedy: str = "Correct the line.") -> float:
     """The finite number in a cell. Errors: `DataError` naming its place."""
     plain = cell.strip(BLANKS)
     value = float(plain) if NUMBER.fullmatch(plain) else float("nan")
     if not abs(value) <= LARGEST:
-        raise DataError(f"{place} must be a finite number of 32 bits; got {cell[:40]!r}. Correct the line.")
+        raise DataError(f"{place} must be a finite number of 32 bits; got {cell[:40]!r}. {remedy}")
     return value
 
 

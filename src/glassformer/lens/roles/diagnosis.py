@@ -300,7 +300,7 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
             f"The model is right too rarely for removing heads to show anything: {metric(first)} is "
             f"{percent(first.base)} %."
         )
-    ends = [each.id for each in diagnosis.heads if each.head[0] == "encoder" and each.label.label == "eos"]
+    ends = [named(each) for each in diagnosis.heads if each.head[0] == "encoder" and each.label.label == "eos"]
     if ends:
         verb = "read" if len(ends) > 1 else "reads"
         lines.append(f"The encoder knows how long the source is: {some(ends)} {verb} its end.")
@@ -312,22 +312,27 @@ def loss_of(found: Found) -> tuple[float, float]:
     return (found.zero.value if found.zero else 0.0), -found.label.score
 
 
+def named(found: Found) -> str:
+    """Return a head's name in a sentence: "cross 1.3"."""
+    block, layer, head = found.head
+    return f"{block} {layer}.{head}"
+
+
 def sentence(found: Found) -> str:
     """Describe a head: "cross 1.3 is a reversal head: 0.97, chance 0.09; without it exact match falls from ..."."""
-    block, layer, head = found.head
     role, score = ROLES[found.label.role], found.measured.scores[found.label.role]
     some = "is in part" if found.label.strength == "partial" else "is"
-    line = f"{block} {layer}.{head} {some} {article(role.title)} {role.title} head{shifted(role)}: "
+    line = f"{named(found)} {some} {article(role.title)} {role.title} head{shifted(role)}: "
     line += f"{score.mass:.2f}, chance {score.chance:.2f}"
     return f"{line}; {without(found.zero)}." if found.zero is not None else f"{line}."
 
 
 def together(group: Group, members: Sequence[Found]) -> str:
     """Describe what is lost without all heads of a role."""
-    ids, role = [each.id for each in members], ROLES[group.role]
+    names, role = [named(each) for each in members], ROLES[group.role]
     share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
     effect = "" if group.zero is None else f"; {without(group.zero, 'them')}"
-    return f"{len(ids)} {role.title} heads{shifted(role)} ({some(ids)}){share}{effect}."
+    return f"{len(names)} {role.title} heads{shifted(role)} ({some(names)}){share}{effect}."
 
 
 def shifted(role: Role) -> str:
@@ -341,7 +346,7 @@ def unrecognised(heads: Sequence[Found]) -> list[str]:
     needed.sort(key=lambda each: each.zero.value if each.zero else 1.0)
     if not needed:
         return []
-    effects = [f"{each.id} ({percent(each.zero.value)} %)" for each in needed if each.zero]
+    effects = [f"{named(each)} ({percent(each.zero.value)} %)" for each in needed if each.zero]
     base = needed[0].zero
     assert base is not None
     return [
