@@ -97,6 +97,15 @@ def test_a_resample_is_the_same_place_of_another_sequence():
     assert all(each[0] != to for to, each in enumerate(came_from))
 
 
+@pytest.mark.shapes(False)
+def test_a_head_is_silenced_by_its_place_not_by_its_short_name():
+    with (
+        pytest.raises(ConfigError, match=r"\(block, layer, head\).*got 'x.0.1'"),
+        silence(model_of("encoder-decoder"), ["x.0.1"]),
+    ):
+        pass
+
+
 def test_what_cannot_be_silenced_is_named():
     model = model_of("encoder-decoder")
     with (

@@ -191,14 +191,15 @@ def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tup
     """Return the attentions of these heads, each with its place and the head numbers. Errors: `ConfigError`."""
     there = by_place(model)
     found: dict[Attention, tuple[tuple[str, int], list[int]]] = {}
-    for block, layer, number in heads:
-        attention = there.get((block, layer))
-        if attention is None or not 0 <= number < n_heads(attention):
-            raise ConfigError(
-                f"A head is (block, layer, head), counted from 0; got {(block, layer, number)!r}, "
-                f"which this model does not have. It has {known(there)}."
-            )
-        found.setdefault(attention, ((block, layer), []))[1].append(number)
+    for head in heads:
+        match head:  # a text such as "x.0.1" is no sequence here
+            case (block, layer, number) if (block, layer) in there and number in range(n_heads(there[block, layer])):
+                found.setdefault(there[block, layer], ((block, layer), []))[1].append(number)
+            case _:
+                raise ConfigError(
+                    f"A head is (block, layer, head), counted from 0, as in ('decoder', 0, 1); got {head!r}, which "
+                    f"this model does not have. It has {known(there)}."
+                )
     return found
 
 
