@@ -80,19 +80,7 @@ PLAIN = Rule()
 
 
 def setting(
-    default: Any,
-    least: Number | None = None,
-    most: Number | None = None,
-    *,
-    above: Number | None = None,
-    below: Number | None = None,
-    why: str = "",
-    advice: str | None = None,
-    known: Names = (),
-    recipe: bool | str = True,
-    after: str | None = None,
-    varies: bool = False,
-    kw_only: bool = False,
+    default: Any, least: Number | None = None, most: Number | None = None, *, kw_only: bool = False, **rule: Any
 ) -> Any:
     """Declare a setting: a field of a frozen dataclass, whose sentence stands beneath it as a string.
 
@@ -104,8 +92,7 @@ def setting(
       setting of another class that it follows there.
     - `varies`: whether blocks of one stack may have it differently.
     """
-    rule = Rule(least, most, above, below, why, advice, known, recipe, after, varies)
-    return field(default=default, metadata={"rule": rule}, kw_only=kw_only)
+    return field(default=default, metadata={"rule": Rule(least, most, **rule)}, kw_only=kw_only)
 
 
 def like(kind: type, name: str, *default: Any) -> Any:
