@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -37,21 +36,18 @@ def read_object(body: bytes) -> dict[str, Any]:
             body.decode("utf-8"), object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant
         )
     except UnicodeDecodeError as error:
-        raise RefusalError(
-            400, f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8. Encode it as UTF-8."
-        ) from None
+        message = f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8. Encode it as UTF-8."
+        raise RefusalError(400, message) from None
     except RecursionError:
         raise too_deep from None
     except ValueError as error:
-        raise RefusalError(
-            400, f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}. Send valid JSON."
-        ) from None
+        message = f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}. Send valid JSON."
+        raise RefusalError(400, message) from None
     if deeper_than(value, MOST_LEVELS):
         raise too_deep
     if not isinstance(value, dict):
-        raise RefusalError(
-            400, f"The body must be a JSON object; this one is {shown(value)}. Send an object of fields."
-        )
+        message = f"The body must be a JSON object; this one is {shown(value)}. Send an object of fields."
+        raise RefusalError(400, message)
     return cast("dict[str, Any]", value)
 
 
@@ -59,11 +55,8 @@ def shown(value: object) -> str:
     """Return a short text of a JSON value, for messages."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 99:
         return f"a number of {value.bit_length()} bits"
-    text = (
-        json.dumps(value)
-        if not isinstance(value, dict | list) or len(cast("Any", value)) < 9
-        else "a long list or object"
-    )
+    long = isinstance(value, dict | list) and len(cast("Any", value)) > 8
+    text = "a long list or object" if long else json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -161,13 +154,10 @@ class Fields:
                 rule = f"Token ids in {name} must be from 0 to {size - 1}"
                 self.refuse(name, f"{rule}; got {id[:40]!r}. Use the ids of this model's tokenizer.")
             if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-                came = f"got {shown(bias)} for id {id}"
-                self.refuse(
-                    name, f"Numbers in {name} must be from -100 to 100; {came}. Change it, or leave the id out."
-                )
+                rule = f"Numbers in {name} must be from -100 to 100; got {shown(bias)} for id {id}"
+                self.refuse(name, f"{rule}. Change it, or leave the id out.")
             if int(id) in found:
                 self.refuse(name, f"{name} has id {int(id)} twice. Give it once.")
-            assert math.isfinite(bias)
             found[int(id)] = float(bias)
         return found
 
@@ -191,23 +181,17 @@ class GrammarField(NamedTuple):
 
 def constraint_of(fields: Fields) -> GrammarField | None:
     """Return what `response_format` (OpenAI's field) or `structured_outputs` (vLLM's) asks for."""
-    named = response_format(fields), structured_outputs(fields)
-    if all(named):
-        fields.refuse(
-            "structured_outputs",
-            "A text follows either response_format or structured_outputs; got both. Give only one.",
-        )
-    constraint = named[0] or named[1]
-    if constraint is not None and len(constraint.regex + constraint.schema) > LONGEST:
-        n = len(constraint.regex + constraint.schema)
-        fields.refuse(
-            constraint.field, f"{constraint.field} may have at most {LONGEST} characters; got {n}. Give a shorter one."
-        )
-    if constraint is not None and any("\ud800" <= each <= "\udfff" for each in constraint.regex + constraint.schema):
-        fields.refuse(
-            constraint.field,
-            f"{constraint.field} must be valid Unicode; this one has half of a surrogate pair. Remove it.",
-        )
+    one, other = response_format(fields), structured_outputs(fields)
+    if one and other:
+        rule = "A text follows either response_format or structured_outputs; got both"
+        fields.refuse("structured_outputs", f"{rule}. Give only one.")
+    if (constraint := one or other) is None:
+        return None
+    name, text = constraint.field, constraint.regex + constraint.schema
+    if len(text) > LONGEST:
+        fields.refuse(name, f"{name} may have at most {LONGEST} characters; got {len(text)}. Give a shorter one.")
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        fields.refuse(name, f"{name} must be valid Unicode; this one has half of a surrogate pair. Remove it.")
     return constraint
 
 
