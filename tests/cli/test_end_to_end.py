@@ -191,7 +191,7 @@ def test_pictures_of_the_demo(trained):
     result = untrained(session.model, session.prepared)
     assert result.step == 0
     assert [sample[:2] for sample in result.samples] == [session.prepared.dev.pairs[0]]
-    title, columns, *rows = gaze(session.model, session.prepared).splitlines()
+    title, _, columns, *rows = gaze(session.model, session.prepared).splitlines()
     assert title.startswith("Where it looks: decoder.blocks.0.cross_attention, head ")
     assert columns.split() == [*session.prepared.dev.pairs[0].source.split(), "<eos>"]
     assert all(len(row) <= len(columns) for row in rows)

@@ -93,7 +93,7 @@ def test_signal_before_there_is_anything_to_save(run, session, monkeypatch, numb
 def test_signal_is_answered_at_once(session, capfd):
     session.at = {5: lambda: os.kill(os.getpid(), signal.SIGINT)}
     assert main(["train", "reverse"]) == 130
-    assert "Saving a checkpoint after this step. Send it again to quit at once" in capfd.readouterr().err
+    assert "Saving a checkpoint after this step. Press Ctrl-C again to quit at once" in capfd.readouterr().err
 
 
 def test_evaluate_json(run, session, a_run):

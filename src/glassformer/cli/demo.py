@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.explore import EXAMPLES_ALONE, page_of
+from glassformer.cli.help import width
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for, run_folder
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.records import Evaluated, Event, Progress, Sample, printable
@@ -131,7 +133,8 @@ def gaze(model: Transformer, prepared: RunData) -> str:
     picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)
     return "\n".join(
         (
-            f"Where it looks: {picture.head}. A line for each letter it writes, a column for each letter it reads:",
+            f"Where it looks: {picture.head}.",
+            "A line for each letter it writes, a column for each letter it reads:",
             *(f"  {line}".rstrip() for line in picture.text.splitlines()),
             "",
         )
@@ -140,5 +143,5 @@ def gaze(model: Transformer, prepared: RunData) -> str:
 
 def explorer(out: Path) -> str:
     """Write the page of the run into its folder; return a sentence about its heads, and where the page is."""
-    found = page_of(out, out / PAGE, EXAMPLES_ALONE).sentences[:1]
+    found = [fill(each, width()) for each in page_of(out, out / PAGE, EXAMPLES_ALONE).sentences[:1]]
     return "\n".join([*found, f"Every head, step and number of it: open {out / PAGE} in a browser.", ""])

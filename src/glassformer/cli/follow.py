@@ -67,7 +67,8 @@ class Signals:
         self.number = number
         self.run.interrupt()
         if self.place.first:
-            more = "" if self.place.count > 1 else " Send it again to quit at once, without saving."
+            again = "Press Ctrl-C" if number == signal.SIGINT else "Send the signal"
+            more = "" if self.place.count > 1 else f" {again} again to quit at once, without saving."
             with suppress(OSError):  # os.write, because the signal may have interrupted a print
                 os.write(2, f"\nSaving a checkpoint after this step.{more}\n".encode())
 

@@ -7,10 +7,12 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.help import width
 from glassformer.cli.runs import check_place, existing_run, in_use, run_folder
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.records import aligned
@@ -74,8 +76,8 @@ def show(diagnosis: Diagnosis, as_json: bool) -> None:
         print(json.dumps(record))
         return
     print(table(diagnosis.heads))
-    print(f"\n{legend(diagnosis)}\n")
-    print(*diagnosis.sentences, sep="\n")
+    print(f"\n{fill(legend(diagnosis), width())}\n")
+    print(*(fill(each, width()) for each in diagnosis.sentences), sep="\n")
     if similar:
         shown = ", ".join(f"{one} and {other} ({apart:.3f})" for one, other, apart in similar[:MOST_PAIRS])
         more = f" and {len(similar) - MOST_PAIRS} more pairs" if len(similar) > MOST_PAIRS else ""

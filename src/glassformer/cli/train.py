@@ -8,11 +8,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.launched import launched
 from glassformer.cli.arguments import Arguments, named_recipe, refuse_idle_decoding, refuse_not_taken, with_settings
+from glassformer.cli.help import width
 from glassformer.cli.runs import RUNS, check_room, existing_run, recipe_of, room_for, run_folder
 from glassformer.data.config import refuse_missing
 from glassformer.store.files import absolute
@@ -96,12 +98,17 @@ def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:
         from glassformer.train.run.outlook import look_ahead  # here, as importing torch takes a second
 
         outlook = look_ahead(recipe, out, for_training)
-        print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
+        print(json.dumps(outlook.to_dict()) if as_json else "\n".join(map(fitted, lines(recipe, outlook))))
         return 0
     return (find_rate if trial == "find-learning-rate" else noise)(recipe, as_json=as_json)
 
 
 # `glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: look ahead without a run.
+
+
+def fitted(line: str) -> str:
+    """Wrap a line of an outlook to the terminal, further lines below the first one's text; paths stay whole."""
+    return fill(line, max(width(), 60), subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False)
 
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
