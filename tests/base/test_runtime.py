@@ -33,7 +33,7 @@ def test_the_accelerator_where_there_is_one(monkeypatch):
 
 
 def test_as_asked():
-    assert choose_device("cpu") == (torch.device("cpu"), "cpu, as asked")
+    assert choose_device("cpu") == (torch.device("cpu"), "cpu, as the settings say")
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "xpu", "meta", ""])
@@ -60,7 +60,7 @@ def test_fewer_threads_beside_other_programs(monkeypatch, threads, share, expect
     monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: looked_at.append(threads) or share)
     assert choose_threads() == (expected, why)
     assert torch.get_num_threads() == expected
-    assert choose_threads(4) == (4, "4 threads, as asked")
+    assert choose_threads(4) == (4, "4 threads, as the settings say")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert choose_threads() == (3, "3 threads, as OMP_NUM_THREADS says")
     assert looked_at == [4]
@@ -69,7 +69,7 @@ def test_fewer_threads_beside_other_programs(monkeypatch, threads, share, expect
 def test_one_thread_of_one_processor(monkeypatch, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5}, raising=False)
     assert choose_threads() == (1, "1 thread, of 1 processor")
-    assert choose_threads(2) == (2, "2 threads, as asked, although this process may use only 1 processor")
+    assert choose_threads(2) == (2, "2 threads, as the settings say, although this process may use only 1 processor")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_one_thread_of_one_processor(monkeypatch, threads):
 )
 def test_threads_as_asked(monkeypatch, threads, allowed, few):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(allowed)), raising=False)
-    assert choose_threads(3) == (3, f"3 threads, as asked{few}")
+    assert choose_threads(3) == (3, f"3 threads, as the settings say{few}")
     assert torch.get_num_threads() == 3
 
 
@@ -94,7 +94,7 @@ def test_threads_as_the_environment_says(monkeypatch, threads, text, threads_, w
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
     assert choose_threads() == (threads_, why)
     assert torch.get_num_threads() == threads_
-    assert choose_threads(2) == (2, "2 threads, as asked")
+    assert choose_threads(2) == (2, "2 threads, as the settings say")
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -219,7 +219,7 @@ def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
 
 def test_it_has_the_threads_that_were_asked_for(text_run):
     with Process(text_run, "--decode.threads", "2") as server:
-        assert "; 2 threads, as asked" in server.before
+        assert "; 2 threads, as the settings say" in server.before
 
 
 def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch):

@@ -70,7 +70,7 @@ def choose_threads(requested: int = 0, processes: int = 1) -> tuple[int, str]:
     processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
     few = f", although this process may use only {processors}" if threads > allowed else ""
     few = ", as other programs use them" if threads < most else few
-    whose = "as asked" if requested else f"as {THREADS} says" if in_environment else f"of {processors}"
+    whose = "as the settings say" if requested else f"as {THREADS} says" if in_environment else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
 
