@@ -12,16 +12,27 @@ from glassformer import (
     Mask,
     ModelConfig,
     Residual,
+    Schedule,
     StackConfig,
     Transformer,
+    Update,
     answer,
+    diagnose,
     generate,
+    heat_map,
     observe,
+    plot_positions,
     preset,
     recompute,
+    save,
+    sharpest_head,
+    trace,
+    train_steps,
 )
 from glassformer.base.errors import ArgumentError, ConfigError, DataError
 from glassformer.data.batch import check_ids, pad
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.nn.build import build_block
 from glassformer.nn.cache import cache_of
 from glassformer.nn.convolution import ShortConvolution
@@ -404,3 +415,53 @@ def test_a_name_that_is_no_arguments_is_told_with_the_way():
         model("encoder-decoder")(IDS, sorce=IDS)
     with pytest.raises(ArgumentError, match=r"Attention takes no argument 'attn_mask'.*Did you mean 'mask'"):
         Attention(8, 2, AUTO)(X, attn_mask=torch.ones(3, 3))
+
+
+# --- public functions
+
+LETTERS = TOKENIZERS["character"].train(["abc"], TokenizerConfig())
+SCHEDULE = Schedule("constant", 0.1, 3)
+
+
+def steps(batches=(), optimizer=None, schedule=SCHEDULE):
+    """Train a model; by default with its own optimizer."""
+    made = model("encoder-decoder")
+    own = torch.optim.SGD(made.parameters()) if optimizer is None else optimizer
+    return list(train_steps(made, [BATCH] if batches == () else batches, own, schedule))
+
+
+BATCH = Batch.pairs([[7, 8]], [[8, 7]])
+MAPS = {"encoder.blocks.0.self_attention": torch.eye(2)[None, None]}
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: steps(schedule="cosine"), r"schedule of train_steps must be a Schedule; got 'cosine'.*Give Schedule\("),
+    (lambda: steps(optimizer="adam"), r"optimizer of train_steps must be an Optimizer; got 'adam'.*Give torch\.optim"),
+    (lambda: steps(optimizer=torch.optim.SGD(torch.nn.Linear(2, 2).parameters())), "have parameters of the model"),
+    (lambda: steps(BATCH), r"batches of train_steps must be an Iterable.*Give a list"),
+    (lambda: steps([IDS]), r"Each batch of train_steps must be a Batch; got .*Batch\.pairs"),
+    (lambda: Schedule("cosine", -0.1, 3), r"finite peak of at least 0.*peak=-0\.1"),
+    (lambda: Schedule("cosine", float("nan"), 3), "finite peak of at least 0"),
+    (lambda: Schedule("linear", 0.1, 0), r"at least one step.*steps=0"),
+    (lambda: Schedule("wsd", 0.1, 3, warmup=-1), r"warm-up of 0 steps or more.*warmup=-1"),
+    (lambda: Schedule("linear", 0.1, 3, least=0.2), r"least from 0 to the peak.*least=0\.2"),
+    (lambda: Update(clip=-1.0), "clip must be at least 0"),
+    (lambda: Update(label_smoothing=1.5), "label_smoothing must be .* below 1"),
+    (lambda: Update(skip_nonfinite=-1), "skip_nonfinite must be at least 0"),
+    (lambda: save("nowhere", model("decoder"), LETTERS), r"tokenizers of save must be a Tokenizers.*\(tokenizer"),
+    (lambda: trace("run", LETTERS, "abc"), "model of trace must be a Transformer"),
+    (lambda: trace(model("decoder"), None, "abc"), "tokenizer of trace must be a Tokenizers; got None"),
+    (lambda: trace(model("decoder"), LETTERS, 5), r"source of trace must be a Sequence; got 5 \(int\)"),
+    (lambda: diagnose(model("decoder"), None), "probe of diagnose must be a Probe.*induction_probe"),
+    (lambda: heat_map(torch.eye(3), "ab", "abc"), r"got \[3, 3\] with 2 and 3 labels"),
+    (lambda: heat_map(torch.eye(3)[None], "abc", "abc"), r"got \[1, 3, 3\].*seen\[name\]\[0, head\]"),
+    (lambda: heat_map([[1.0]], "a", "a"), "weights of heat_map must be a Tensor"),
+    (lambda: sharpest_head(MAPS, "cross_attention"), r"'cross_attention' was not seen, but encoder\.blocks"),
+    (lambda: sharpest_head({}, "self_attention"), "none at all.*with observe"),
+    (lambda: plot_positions(length=0), "length must be at least 1; got 0"),
+    (lambda: LETTERS.encode(5), r"encodes text; got 5 \(int\)"),
+    (lambda: LETTERS.encode_all(["a", None]), r"encodes text; got None"),
+])  # fmt: skip
+def test_a_public_function_names_its_wrong_argument(call, words):
+    with production(), pytest.raises((ConfigError, DataError), match=words):
+        call()

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.base.typed import expect
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import answer
@@ -71,6 +73,11 @@ def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tu
     ('encoder.blocks.0.self_attention', 1)
     """
     best = {name: weights.amax(-1).mean((0, 2)) for name, weights in seen.items() if name.endswith(kind)}
+    if not best:
+        raise DataError(
+            f"Attention of the kind {kind!r} was not seen, but {', '.join(seen) or 'none at all'}. Give another kind, "
+            "or run the model inside `with observe(model) as seen`."
+        )
     name = max(best, key=lambda each: float(best[each].max()))
     return name, int(best[name].argmax())
 
@@ -86,6 +93,12 @@ def heat_map(weights: Float[Tensor, "T S"], rows: Sequence[str], columns: Sequen
     new      ███
     old  ▒▒▒ ▒▒▒
     """
+    expect(weights, Tensor, "weights of heat_map", "Give one head's, as seen[name][0, head].")
+    if tuple(weights.shape) != (len(rows), len(columns)):
+        raise DataError(
+            f"A heat map is of weights [T, S], with a label for each row and column; got {list(weights.shape)} with "
+            f"{len(rows)} and {len(columns)} labels. Give one head's weights, as seen[name][0, head]."
+        )
     margin, width = max(map(len, rows)), max(map(len, columns))
     levels = torch.clamp(weights * (len(SHADES) - 1) + 0.5, 0, len(SHADES) - 1).int().tolist()
     lines = [" " * margin + "  " + " ".join(f"{label:^{width}}" for label in columns)]

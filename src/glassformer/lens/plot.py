@@ -174,6 +174,8 @@ def plot_positions(
     >>> from glassformer import plot_positions
     >>> figure = plot_positions(length=20, d_model=8)
     """
+    if length < 1:
+        raise ConfigError(f"length must be at least 1; got {length}. Try length=100.")
     if vectors is None:
         vectors = added(positions, length, d_model)
     if vectors.ndim != 2:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glassformer import __version__
 from glassformer.base.errors import CheckpointError, DataError
+from glassformer.base.typed import expect
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Labels, Tokenizer, tokenizer_from_json
 from glassformer.nn.config import ModelConfig
@@ -264,6 +265,7 @@ def save(
     ...     load(save(f"{folder}/kept", model, words, state={"note": "any JSON"})).state["note"]
     'any JSON'
     """
+    expect(tokenizers, Tokenizers, "tokenizers of save", "One for both sides: Tokenizers(tokenizer, tokenizer).")
     return write_snapshot(Path(folder), take_snapshot(model, tokenizers, optimizer=optimizer, state=state))
 
 

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from glassformer.base.errors import DataError, DivergedError
+from glassformer.base.errors import ConfigError, DataError, DivergedError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import Crowding, seeded
+from glassformer.base.typed import expect
 from glassformer.data.batch import Batch
 from glassformer.nn.recompute import recompute as recomputed
 from glassformer.nn.transformer import Transformer
@@ -117,6 +118,7 @@ def train_steps(
     >>> [report.number for report in train_steps(model, batches, optimizer, Schedule("constant", 1e-3, steps=3))]
     [1, 2, 3]
     """
+    refuse_unlike(model, batches, optimizer, schedule)
     team = team_of(model, objective or objective_for(model), how.label_smoothing, ranks)
     lookup(ARITHMETIC, how.precision, "precision")
     if how.precision == "float16" and loss_scale is None:
@@ -129,6 +131,7 @@ def train_steps(
     model.train()
     try:
         for number, batch in enumerate(islice(batches, max(0, schedule.steps - start)), start + 1):
+            expect(batch, Batch, "Each batch of train_steps", "Make one with Batch.pairs or another method of Batch.")
             began, computed, rate = time.perf_counter(), time.thread_time(), schedule(number)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("scale", 1.0)
@@ -149,6 +152,17 @@ def train_steps(
     finally:
         for each in frozen:
             each.training = False
+
+
+def refuse_unlike(model: nn.Module, batches: object, optimizer: torch.optim.Optimizer, schedule: object) -> None:
+    """Refuse arguments of another class, and an optimizer of another model. Errors: `ConfigError`."""
+    expect(schedule, Schedule, "schedule of train_steps", 'Give Schedule("constant", 1e-3, steps=100).')
+    expect(batches, Iterable, "batches of train_steps", "Give a list of batches, or a generator.")
+    way = "Give torch.optim.AdamW(model.parameters())."
+    expect(optimizer, torch.optim.Optimizer, "optimizer of train_steps", way)
+    own = {id(each) for each in model.parameters()}
+    if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
+        raise ConfigError(f"The optimizer of train_steps must have parameters of the model; it has none. {way}")
 
 
 def count_targets(batch: Batch, objective: Objective, step: int) -> int:

@@ -36,6 +36,11 @@ class Schedule:
         check(self)
         lookup(SCHEDULES, self.name, "schedule")
         refuse(self, SCHEDULE)
+        if not (0 <= self.peak < math.inf and self.steps >= 1 and self.warmup >= 0 and 0 <= self.least <= self.peak):
+            raise ConfigError(
+                "A schedule needs a finite peak of at least 0, at least one step, a warm-up of 0 steps or more, and "
+                f"least from 0 to the peak; got {self}. Correct it."
+            )
         after = max(0, self.steps - self.warmup)
         if self.cooldown is not None and not 0 < self.cooldown <= after:
             raise ConfigError(

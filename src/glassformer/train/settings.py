@@ -41,15 +41,15 @@ class Update:
     """Dropout is a function of it, the number of the update, and the piece."""
     accumulate: int = 1
     """Pieces that each batch is cut into; their gradients add up to the whole batch's, token for token."""
-    clip: float = 0.0
+    clip: float = setting(0.0, 0)
     """The largest norm of the gradient; 0: any."""
-    label_smoothing: float = 0.0
+    label_smoothing: float = setting(0.0, 0, below=1, advice="0.1")
     """The share of the target probability that is spread over the whole vocabulary."""
     precision: str = "float32"
     """The arithmetic: float32, bfloat16 or float16, in which updates that overflow are skipped in addition."""
-    skip_nonfinite: int = 0
+    skip_nonfinite: int = setting(0, 0, MOST)
     """Updates that are skipped, and reported so, if loss or gradient is not finite but the weights are."""
-    recompute: int = 0
+    recompute: int = setting(0, 0, MOST)
     """Activation checkpointing in groups of this many blocks, which changes no bit; 0: none. See `recompute`."""
 
     def __post_init__(self) -> None:

@@ -234,9 +234,11 @@ class Tokenizer(ABC):
 
 
 def utf8(text: str) -> bytes:
-    """`text` as UTF-8. DataError for a lone surrogate, naming it and its place."""
+    """`text` as UTF-8. DataError for a lone surrogate, naming it and its place, and for what is no text."""
     try:
         return text.encode("utf-8")
+    except AttributeError:
+        raise DataError(f"A tokenizer encodes text; got {text!r:.60} ({type(text).__name__}). Give a str.") from None
     except UnicodeEncodeError as error:
         raise DataError(
             f"Text must be Unicode that UTF-8 can hold, but character {error.start + 1} is the lone surrogate "

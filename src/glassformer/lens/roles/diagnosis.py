@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from glassformer.base.errors import CheckpointError, ConfigError, some
 from glassformer.base.runtime import choose_threads, threads_kept
+from glassformer.base.typed import expect
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.ablate import (
@@ -130,6 +131,7 @@ def diagnose(
     >>> len(found.heads)
     2
     """
+    expect(probe, Probe, "probe of diagnose", "Make one with induction_probe, or use diagnose_run for a run.")
     with Evaluation(model):
         own = read(model, probe.own, probe.objective)
         control = None if probe.control is None else read(model, probe.control, probe.objective)

@@ -14,6 +14,7 @@ import torch
 from glassformer import __version__
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.base.typed import expect
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Labels, Tokenizer
 from glassformer.decode.answer import nothing
@@ -316,6 +317,9 @@ def trace(
     """
     refuse_ensemble(model, "A trace", "Trace each member.")
     tokenizers = Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer
+    expect(model, Transformer, "model of trace", "Give a Transformer.")
+    expect(tokenizers, Tokenizers, "tokenizer of trace", "Give the one that made the ids in training.")
+    expect(source, Sequence, "source of trace", "Give a text, or a list of ids.")
     with Evaluation(model):
         ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
         reading = read(
