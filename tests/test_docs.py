@@ -281,8 +281,7 @@ def test_reading_path_is_as_long_as_it_says():
 def test_run_folder_is_as_it_is_written():
     tree = section(TEXTS["docs/run_folder.md"], "A run on disk").partition("```")[2].partition("```")[0]
     names = {word.strip("/") for line in tree.splitlines() for word in re.findall(r"[├└]─ (\S+)", line)}
-    checkpoint = {*folders.REQUIRED, folders.OPTIMIZER, MANIFEST}
-    assert names == CONTENT | checkpoint | {"step-000000200"}
+    assert names == CONTENT | {*folders.REQUIRED, folders.OPTIMIZER, MANIFEST} | {"step-000000200"}
     assert folders.SOURCE_TOKENIZER in tree
 
 

@@ -195,8 +195,7 @@ def test_threads_of_scoring_count_for_jobs(monkeypatch):
 
 def test_an_arm_has_its_threads_and_no_more(finished, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
-    arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])
-    requested = read_study(arguments)
+    requested = read_study(read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:]))
     assert {task(requested, arm).environment["OMP_NUM_THREADS"] for arm in requested.arms} == {"1"}
     logs = [path.read_text() for path in finished.glob("runs/*/log.txt")]
     assert len(logs) == 4
@@ -261,8 +260,7 @@ def test_interrupted_arm_is_resumed_to_the_same_end(study, finished, run):
 
 def test_new_values_are_added(study, run):
     before = files(study / "runs")
-    answer = run(*words("--vary", "model.n_layers=2,3", "--seeds", "1", *OTHER, out=study))
-    assert answer.code == 0
+    assert run(*words("--vary", "model.n_layers=2,3", "--seeds", "1", *OTHER, out=study)).code == 0
     after = files(study / "runs")
     assert {name: after[name] for name in before} == before
     assert [(each.values, each.seed) for each in results_of(study / "results.jsonl")] == [

@@ -158,10 +158,8 @@ def test_label_smoothing_is_for_numbered_actions(tmp_path, capsys):
 
 
 def test_a_study_scores_an_actor_on_what_was_held_out(reader, tmp_path):
-    recipe = read_recipe(reader / "recipe.toml")
-    refuse_impossible_models([Arm({}, 1, recipe)])
-    other = written(tmp_path / "other.csv", 5)
-    found = score(reader, {}, {"data.test": str(other)})
+    refuse_impossible_models([Arm({}, 1, read_recipe(reader / "recipe.toml"))])
+    found = score(reader, {}, {"data.test": str(written(tmp_path / "other.csv", 5))})
     assert (found.split, found.test["n"]) == ("dev", 12)  # the last four episodes
     assert found.other["n"] == 14
 

@@ -54,8 +54,7 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path
         assert (
             follow(start(load_recipe(trained / "recipe.toml"), out, speed=for_training), out, signals, at_step) == code
         )
-    stopped = newest(out).folder
-    assert stopped.name == f"step-{step:09d}"
+    assert newest(out).folder.name == f"step-{step:09d}"
     assert run("resume", str(out)).code == 0
     assert figures(out) == figures(trained)
     last = [path / "checkpoints" / "step-000000008" / "model.safetensors" for path in (out, trained)]
@@ -167,8 +166,7 @@ def test_bad_files(refused, text_files, name, content, facts):
 def test_loss_that_is_not_finite(run, tmp_path):
     answer = run("train", "reverse", *TINY, *TASK, "--training.learning-rate", "1e30", "--training.clip", "0")
     assert answer.code == 4
-    last = answer.err.splitlines()[-1]
-    assert last.startswith("glassformer: Training must stay finite; at step ")
+    assert answer.err.splitlines()[-1].startswith("glassformer: Training must stay finite; at step ")
     assert "Traceback" not in answer.err
     assert "Diverged" in Path("runs/reverse/log.txt").read_text()
 

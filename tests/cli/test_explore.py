@@ -98,8 +98,7 @@ def test_the_demo_ends_with_a_page(trained, monkeypatch):
     from glassformer.cli.demo import explorer
 
     monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
-    output = explorer(trained)
-    assert f"open {trained}/explorer.html in a browser" in output
+    assert f"open {trained}/explorer.html in a browser" in explorer(trained)
     assert len(traces_of(trained / "explorer.html")[0]) == 1
 
 

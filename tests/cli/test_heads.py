@@ -69,8 +69,7 @@ def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny):
 
 def test_what_can_go_without_a_loss_goes(run, tiny):
     """An untrained model has nothing to lose, so that all of its heads can go."""
-    answer = run("heads", tiny, "--prune", "unneeded", "--out", "runs/none", "--json")
-    report = json.loads(answer.out)
+    report = json.loads(run("heads", tiny, "--prune", "unneeded", "--out", "runs/none", "--json").out)
     assert {*report["removed"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
     assert report["effect"]["drop95"][1] < 0.01
 

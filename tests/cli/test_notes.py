@@ -68,6 +68,5 @@ def test_what_is_compiled_for_long_is_said_before_the_first_text(trained, run, m
 
 def test_a_note_in_training_is_shown_and_kept_as_what_else_is_said(session, run, tmp_path):
     session.at = {3: lambda: LOG.info("a note")}
-    answer = run("train", "reverse", "--out", "own")
-    assert answer.err.count("a note\n") == 1
+    assert run("train", "reverse", "--out", "own").err.count("a note\n") == 1
     assert "  a note\n" in (tmp_path / "own" / "log.txt").read_text()

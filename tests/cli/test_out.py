@@ -96,8 +96,7 @@ def test_a_folder_in_which_a_user_keeps_a_recipe_is_no_run(refused, session):
     """It may be the very recipe that is to be trained."""
     Path("mine").mkdir()
     Path("mine/recipe.toml").write_text("[data]\ntask = 'copy'\n")
-    message = refused("train", "mine/recipe.toml", "--out", "mine", "--overwrite")
-    assert "mine has no run.lock" in message
+    assert "mine has no run.lock" in refused("train", "mine/recipe.toml", "--out", "mine", "--overwrite")
     assert Path("mine/recipe.toml").read_text() == "[data]\ntask = 'copy'\n"
     assert session.calls == []
 

@@ -28,8 +28,7 @@ def folder(tmp_path_factory):
 
 def rollout(folder, capsys, *words: str, run: str = "rooms"):
     capsys.readouterr()
-    code = main(["rollout", str(folder / run), *words])
-    return code, capsys.readouterr()
+    return main(["rollout", str(folder / run), *words]), capsys.readouterr()
 
 
 def test_a_row_for_each_return_and_the_training_episodes_below(folder, capsys):

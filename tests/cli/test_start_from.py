@@ -7,8 +7,7 @@ def test_a_run_does_not_start_from_the_run_that_it_replaces(tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     (run / "recipe.toml").write_text("")
-    words = ["train", "lm", "--out", str(run), "--overwrite", "--training.start-from", str(run)]
-    assert main(words) == 2
+    assert main(["train", "lm", "--out", str(run), "--overwrite", "--training.start-from", str(run)]) == 2
     assert "A run cannot start from the run that it replaces" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
 

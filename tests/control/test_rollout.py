@@ -151,8 +151,7 @@ def test_the_best_return_is_known_in_the_rooms():
     best = world.best_return
     for _ in range(-int(best)):
         before = world.best_return
-        action = next(a for a in range(4) if stepped(world, a) > before)
-        _, _, reached, _, _ = world.step(action)
+        _, _, reached, _, _ = world.step(next(a for a in range(4) if stepped(world, a) > before))
     assert reached
 
 

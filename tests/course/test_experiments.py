@@ -42,8 +42,7 @@ def run(tmp_path):
 def test_captions(run, changes, state, message):
     (run / "log").mkdir()
     (run / "log" / "metrics.jsonl").write_text('{"kind": "dev", "step": 1, "loss": 2.0}\n', "utf-8")
-    answers = {"run": "run", "bleu": 36.2, "step": 2000, "fine": 7, **changes}
-    result = found(run, CAPTIONS, **answers)
+    result = found(run, CAPTIONS, **{"run": "run", "bleu": 36.2, "step": 2000, "fine": 7, **changes})
     assert result[0] == state
     assert message in result[1]
 

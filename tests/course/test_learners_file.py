@@ -48,8 +48,7 @@ def test_stubs_stand_below_what_is_there(place, data, chapter):
     assert now.startswith(data)
     assert (b"\r\n" in data) == (b"\r\n" in now)
     ast.parse(now)
-    names = {name for each in COURSE.within(chapter) for name in each.names}
-    assert {*added} == names - had
+    assert {*added} == {name for each in COURSE.within(chapter) for name in each.names} - had
     assert not read_source(place.path).twice
     assert {"torch", "nn", "math"} <= read_source(place.path).names
     assert place.add_stubs(chapter) == []

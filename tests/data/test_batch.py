@@ -175,8 +175,7 @@ def test_features_are_counted_by_place():
 def test_labels_are_counted_from_zero():
     texts = ["no", "yes", "no"]
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("x y", text) for text in texts], labelled=True)
-    encoded = encode_pairs([Pair("x", text) for text in texts], tokenizers)
-    batch = collate(encoded, [1, 0, 2], LABEL)
+    batch = collate(encode_pairs([Pair("x", text) for text in texts], tokenizers), [1, 0, 2], LABEL)
     assert batch.labels.tolist() == [1, 0, 0]
     assert batch.tokens.tolist() == [[BOS, 6]] * 3
 

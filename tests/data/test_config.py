@@ -168,8 +168,7 @@ def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_wher
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
     assert {*unused(kind_of(task))} < names
     everywhere = {"task", "layout"} | {f"{name}{side}" for name in config.SPLITS for side in ("", "_source", "_target")}
-    used_somewhere = {name for each in [*TASKS, *KINDS] for name in names - {*unused(kind_of(each))}}
-    assert used_somewhere == names
+    assert {name for each in [*TASKS, *KINDS] for name in names - {*unused(kind_of(each))}} == names
     assert not everywhere & {*unused(kind_of(task))}
 
 

@@ -93,8 +93,7 @@ def test_shares_of_masked_tokens():
     assert ((found - expected) ** 2 / expected).sum() < 23  # passed by one in 100,000
     drawn = read[requested & (read != BLANK) & (read != ids)]
     assert (drawn.min(), drawn.max()) == (6, big - 1)
-    halves = int((drawn < 6 + (big - 6) / 2).sum())
-    assert within(halves, len(drawn), 0.5)
+    assert within(int((drawn < 6 + (big - 6) / 2).sum()), len(drawn), 0.5)
 
 
 @given(TEXT, SEEDS, SHARES)
@@ -124,8 +123,7 @@ def test_what_is_hidden_is_a_word_with_its_white_space(kind):
     ids = np.array([BOS, *tokenizer.encode(WORDS), EOS, BOS, *tokenizer.encode(WORDS)])
     how, hidden = Corruption(tokenizer.vocab_size, 0.3, words_of=tokenizer.words_of), set()
     for step in range(40):
-        batch = batch_of_windows("masked", [ids], how, seed=0, step=step)
-        targets = batch.label_keep[0].numpy()
+        targets = batch_of_windows("masked", [ids], how, seed=0, step=step).label_keep[0].numpy()
         for part in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(targets)) + 1):
             if targets[part[0]]:
                 hidden |= {tokenizer.decode(ids[part].tolist())}
@@ -253,8 +251,7 @@ def test_batches_by_example():
 
 
 def test_a_prefix_leaves_something_to_ask_for():
-    found = {prefix_length(5, coins(row=row)) for row in range(100)}
-    assert found == {1, 2, 3, 4}
+    assert {prefix_length(5, coins(row=row)) for row in range(100)} == {1, 2, 3, 4}
     assert (prefix_length(1, coins()), prefix_length(0, coins())) == (1, 0)
 
 

@@ -90,6 +90,5 @@ def test_a_large_file_is_told_by_its_beginning(file):
         assert len(large) > 2**17
         with pytest.raises(DataError, match="this seems to be JSON"):
             list(pieces(file("a.txt", large.encode())))
-    prose = '["Well", "' + "so he said" * 10_000
-    assert seems_json(prose) == ""
+    assert seems_json('["Well", "' + "so he said" * 10_000) == ""
     assert seems_json('["Well", "yes", he said. ' * 5000, cut=True) == ""

@@ -112,8 +112,7 @@ def test_mistakes_in_a_file(file, name):
 
 
 def test_empty_lines_are_left_out_and_counted(file):
-    path = file("a.tsv", b"a b\t1\n\t1\n\nc\t0\nd\t \n")
-    assert read_labelled(path, skip_empty=True) == Loaded(TWO, 3)
+    assert read_labelled(file("a.tsv", b"a b\t1\n\t1\n\nc\t0\nd\t \n"), skip_empty=True) == Loaded(TWO, 3)
     with pytest.raises(DataError, match="nothing is left"):
         read_labelled(file("b.tsv", b"\n\n"), skip_empty=True)
 

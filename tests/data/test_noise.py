@@ -18,8 +18,7 @@ def test_noise_hides_its_share_whatever_the_spans(n, share, mean):
     """Also where more spans are drawn than there are places between kept tokens."""
     for row in range(20):
         source, _ = noise(TEXT[:n], Coins(0, 0, row), share, mean)
-        kept = int((source != BLANK).sum())
-        assert n - kept == min(n, max(1, round(share * n)))
+        assert n - int((source != BLANK).sum()) == min(n, max(1, round(share * n)))
         assert not ((source[1:] == BLANK) & (source[:-1] == BLANK)).any()
 
 

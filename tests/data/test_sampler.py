@@ -23,8 +23,7 @@ def skewed(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Lengths as translation has them: many short, few long, both sides alike but not equal."""
     random = np.random.default_rng(seed)
     source = np.clip(np.exp(random.normal(np.log(20), 0.6, count)), 1, 400).astype(np.int64)
-    target = np.clip(source * np.exp(random.normal(0, 0.25, count)), 1, 400).astype(np.int64) + 1
-    return source, target
+    return source, np.clip(source * np.exp(random.normal(0, 0.25, count)), 1, 400).astype(np.int64) + 1
 
 
 def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
@@ -74,8 +73,7 @@ def test_equal_samples_are_mixed_over_all_batches():
 def test_batches_of_different_lengths_have_whole_rows():
     """All but the last of a pool, and those that are too long for so many."""
     batches = BatchSampler(*skewed(3_000), 2_000).epoch(0)
-    broken = [len(rows) for rows in batches if len(rows) > ROWS and len(rows) % ROWS]
-    assert len(broken) <= 1
+    assert len([len(rows) for rows in batches if len(rows) > ROWS and len(rows) % ROWS]) <= 1
     assert len(batches) > 30
     equal = BatchSampler([8] * 1_000, [10] * 1_000, 360).epoch(0)
     assert {len(rows) for rows in equal} == {20}  # one shape anyway
@@ -255,8 +253,7 @@ def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(lengths, grow
 def test_short_samples_come_first_and_long_ones_are_not_lost():
     source = np.array([4] * 64 + [40] * 64)
     sampler = BatchSampler(source, source, 160, growth=Growth(length_steps=4, length_start=8))
-    early = [source[rows].max() for _, rows in drawn(sampler, 4)]
-    assert early == [4, 4, 4, 4]
+    assert [source[rows].max() for _, rows in drawn(sampler, 4)] == [4, 4, 4, 4]
     assert {source[rows].max() for _, rows in drawn(BatchSampler(source, source, 160), 4)} == {4, 40}
     assert sorted(row for _, rows in drawn(sampler, len(sampler.epoch(0))) for row in rows) == list(range(128))
 

@@ -46,8 +46,7 @@ def test_answers_that_do_not_end_are_cut_and_say_by_what(requested, longest):
 
 
 def test_answer_that_ends_at_its_limit_is_complete():
-    network = favouring(model(), +1e9)
-    assert answer(network, sequences([3, 1]), max_new_tokens=1) == [Answer([], True)] * 2
+    assert answer(favouring(model(), +1e9), sequences([3, 1]), max_new_tokens=1) == [Answer([], True)] * 2
 
 
 def test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source():

@@ -78,8 +78,7 @@ def test_numbers_of_one_row_are_uniform_and_its_own():
 def test_draw_is_the_inverse_of_the_cumulative_distribution():
     logits = torch.tensor([[0.1, 0.0, 0.2, 0.3, 0.4]], dtype=torch.float64).log()
     given = [0.0, 0.0999, 0.1001, 0.2999, 0.3001, 0.5999, 0.6001, math.nextafter(1, 0)]
-    found = draw(logits.expand(len(given), -1), given)
-    assert found.tolist() == [0, 0, 2, 2, 3, 3, 4, 4]
+    assert draw(logits.expand(len(given), -1), given).tolist() == [0, 0, 2, 2, 3, 3, 4, 4]
     assert draw(torch.zeros(1, 10), [math.nextafter(1, 0)]).tolist() == [9], "ten tenths sum to less than one"
     ends = torch.tensor([[-math.inf, 1.0, -math.inf], [-math.inf, -math.inf, -900.0]])
     for number in (0.0, 0.5, math.nextafter(1, 0)):

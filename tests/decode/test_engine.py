@@ -271,8 +271,7 @@ def test_steps_of_one_row_and_of_several(shape):
 ])  # fmt: skip
 def test_where_there_is_less_room(shape, settings, limits, rows):
     made = model(shape, **settings)
-    found = steps_of(made, Engine(made, Limits(**limits)))
-    assert found == rows
+    assert steps_of(made, Engine(made, Limits(**limits))) == rows
 
 
 def test_what_goes_wrong_is_not_swallowed():
@@ -341,8 +340,7 @@ def test_those_who_left_the_queue_hold_no_place_in_it():
     engine.submit(Request(ids(3), max_new_tokens=9))
     engine.step()
     engine.submit(Request(ids(3)))
-    left = engine.submit(Request(ids(3)))
-    engine.cancel(left)
+    engine.cancel(engine.submit(Request(ids(3))))
     engine.submit(Request(ids(3)))
     with pytest.raises(BusyError, match="2 requests are waiting"):
         engine.submit(Request(ids(3)))

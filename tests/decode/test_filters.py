@@ -67,8 +67,7 @@ def test_equals_its_definition_on_ten_thousand_rows(name, value):
 ], ids=lambda each: "none" if isinstance(each, list | dict) else str(each))  # fmt: skip
 def test_the_neutral_value_changes_nothing(name, value):
     logits, context = choices.rows(500)
-    found = made(name, value)(logits, context)
-    assert torch.equal(found.softmax(-1), logits.softmax(-1))
+    assert torch.equal(made(name, value)(logits, context).softmax(-1), logits.softmax(-1))
 
 
 def test_top_p_of_one_keeps_what_rounding_would_lose():
@@ -108,8 +107,7 @@ def test_tiny_numbers_are_no_zero(dtype):
 
 def test_half_precision_is_not_lost_in_counts():
     logits = torch.zeros(1, 3, dtype=torch.bfloat16)
-    context = Context([0], [[]], [[1] * 300])
-    assert penalties.counts(context.written, logits).tolist() == [[0, 300, 0]]
+    assert penalties.counts(Context([0], [[]], [[1] * 300]).written, logits).tolist() == [[0, 300, 0]]
 
 
 @pytest.mark.parametrize(("name", "value", "row"), [

@@ -184,8 +184,7 @@ def test_its_loss_is_that_of_the_mean(layout):
     inputs = {"keep": targets.inputs_keep}
     if layout == "encoder-decoder":
         inputs |= {"source": given.source, "source_keep": given.source_keep}
-    log_p = Mean(models)(targets.inputs, **inputs)
-    chosen = log_p.gather(-1, targets.ids[..., None])[..., 0]
+    chosen = Mean(models)(targets.inputs, **inputs).gather(-1, targets.ids[..., None])[..., 0]
     expected = -(chosen if targets.keep is None else chosen[targets.keep]).sum()
     torch.testing.assert_close(loss_of(joint, given, objective_for(joint)).nll, expected, rtol=0, atol=1e-10)
 
@@ -215,8 +214,7 @@ def test_the_shortest_member_says_how_long():
         apart.append(Transformer(replace(config, encoder=encoder, decoder=decoder)).double())
     joint = Ensemble([*apart, model(max_len=None, positions="rotary")])
     assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (9, 7)
-    never_ends = logit_bias({EOS: -math.inf})
-    [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[never_ends])
+    [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[logit_bias({EOS: -math.inf})])
     assert (len(found.ids), found.complete, found.limit) == (7, False, "max_len")
     assert Ensemble([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
 

@@ -33,8 +33,7 @@ def test_greedy_is_the_plain_text(layout, positions, taps, guesses):
     network, draft = (
         wordy(layout, seed, positions=positions, n_layers=n, convolution=taps) for seed, n in ((3, 2), (4, 1))
     )
-    prompts = [[BOS, *each] for each in sequences([0, 6, 2], 5)]
-    given = {"prompts": prompts, "max_new_tokens": [9, 14, 1]}
+    given = {"prompts": [[BOS, *each] for each in sequences([0, 6, 2], 5)], "max_new_tokens": [9, 14, 1]}
     given |= {"sources": sequences([2, 4, 1], 7)} if layout == "encoder-decoder" else {}
     plain = written(generate(network, **given), 3)
     for guesser in ({"draft": draft}, {"draft": network}, {"lookup": 2}):

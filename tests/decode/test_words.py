@@ -150,8 +150,7 @@ def test_texts_are_compared_as_they_are_encoded():
     left = banned_texts(made, [apart])(free, context)
     assert torch.equal(left, banned_texts(made, [whole])(free, context))
     assert left.isneginf().any()
-    forced = Constraints(forced=[apart]).held(made)
-    assert [*forced.texts] == [whole]
+    assert [*Constraints(forced=[apart]).held(made).texts] == [whole]
 
 
 @pytest.mark.parametrize(

@@ -170,8 +170,7 @@ def together(words: list[str], place: Path, moment: Moment | None, *, since: str
     meeting = forked(lambda: keeper(port))
     running: dict[int, int] = {}
     for number in range(COUNT):
-        own = moment if moment and moment.victim == number else None
-        watch = Watch(own, BEGIN[since], strike)
+        watch = Watch(moment if moment and moment.victim == number else None, BEGIN[since], strike)
         running[forked(lambda n=number, w=watch: member(words, n, port, place, w))] = number
     codes: dict[int, int] = {}
     ends: dict[int, float] = {}
@@ -225,7 +224,6 @@ def moments(number: int, limits: dict[bool, list[dict[str, int]]], kinds: dict[s
     for n in range(number):
         kind, victim, shard = sorts[n % len(sorts)]
         limit = limits[shard][victim][kind]
-        spare = max(0.05 * limit, 12 if kind == "disk" else 0)
-        at = 1 + int((limit - spare) * (n + 0.5) / number)
+        at = 1 + int((limit - max(0.05 * limit, 12 if kind == "disk" else 0)) * (n + 0.5) / number)
         found.append(Moment(kind, at, kinds[kind][n // len(sorts) % len(kinds[kind])], victim, shard))
     return found

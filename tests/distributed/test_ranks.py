@@ -120,8 +120,7 @@ def test_two_processes_score_as_one(together, tmp_path, name):
 def test_processes_share_the_batches_of_one():
     """Each batch is read once, and is one that a single process reads."""
     lengths = np.array([3, 1, 2, 3, 1, 2, 3])
-    alone = own_batches(lengths, 2, ALONE)
-    assert alone == [[1, 4], [2, 5], [0, 3], [6]]
+    assert own_batches(lengths, 2, ALONE) == [[1, 4], [2, 5], [0, 3], [6]]
     shares = [own_batches(lengths, 2, Ranks(Launched(number, 3, number, 3))) for number in range(3)]
     assert shares == [[[1, 4], [6]], [[2, 5]], [[0, 3]]]
 
@@ -204,8 +203,7 @@ def test_checkpoints_of_parts_are_those_of_the_whole(together):
 def test_one_process_goes_on_where_two_stopped(together, tmp_path, name):
     """In float32; the rest of the run sees the same samples, so it ends where one process ends that never stopped."""
     changes = {} if name == "run" else AVERAGED
-    whole = start(recipe(training__accumulate=4, **changes), tmp_path / "whole")
-    follow(whole)
+    follow(start(recipe(training__accumulate=4, **changes), tmp_path / "whole"))
     session = resume(together / name)
     session.recipe = recipe(training__accumulate=4, **changes)
     follow(session)

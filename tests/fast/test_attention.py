@@ -188,8 +188,7 @@ def test_it_can_be_differentiated_twice(frozen):
 
 
 def test_it_keeps_nothing_of_the_size_of_all_scores():
-    case = Case(B=1, H=2, T=300, S=300)
-    q, k, v = case.inputs()
+    q, k, v = Case(B=1, H=2, T=300, S=300).inputs()
     kept: list[int] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -413,8 +412,7 @@ class Own(RMSNorm):
 
 def test_norms_that_may_change_dtype_or_shape_are_called_themselves(calls):
     q, k, v = ONE.inputs()
-    fit = RMSNorm(ONE.K, 1e-5).double()
-    assert served(q, k, v, norms=(fit, nn.Identity()))
+    assert served(q, k, v, norms=(RMSNorm(ONE.K, 1e-5).double(), nn.Identity()))
     for other in (RMSNorm(ONE.K, 1e-5), Own(ONE.K, 1e-5).double(), RMSNorm(1, 1e-5).double()):
         assert not served(q, k, v, norms=(nn.Identity(), other))
     attention, x = layer()

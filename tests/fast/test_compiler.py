@@ -73,8 +73,7 @@ def test_what_was_damaged_is_compiled_again(source, damaged):
     whole = file.read_bytes()
     file.unlink()  # a process that has it loaded keeps what it had
     file.write_bytes(damaged(whole))
-    code = IN_ANOTHER_PROCESS.format(str(source))
-    assert printed("-c", code) == "7\n"
+    assert printed("-c", IN_ANOTHER_PROCESS.format(str(source))) == "7\n"
     (again,) = kept()
     assert again.read_bytes() == whole or again.name != file.name
 

@@ -157,8 +157,7 @@ def test_int8_leaves_no_linear_map_but_routers():
     left = [name for name, each in ready.named_modules() if isinstance(each, nn.Linear)]
     assert {name.rpartition(".")[2] for name in left} == {"router"}
     assert isinstance(ready.head.faster, Int8Linear)
-    embedding = ready.reader.embedding.weight
-    assert embedding.dtype == torch.float32, "it is looked up, and not rounded"
+    assert ready.reader.embedding.weight.dtype == torch.float32, "it is looked up, and not rounded"
 
 
 def test_names_are_those_of_the_setting():

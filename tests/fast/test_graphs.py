@@ -94,8 +94,7 @@ def test_rows_end_where_they_would(shape, settings, recorder, monkeypatch):
     rows = [[5, 6], [7], [8, 9, 5], [6, 6], [9]]
     given = {**call_of(network, rows, 90), "choose": chooser(Sampling(seed=5)), "numbers": [3, 9, 4, 0, 1]}
     stop = lambda row, ids: len(ids) == ends[row]  # noqa: E731
-    found = compare(network, recorder, monkeypatch, 5, stop=stop, **given)
-    assert [*map(len, found)] == ends
+    assert [*map(len, compare(network, recorder, monkeypatch, 5, stop=stop, **given))] == ends
     assert recorder.records > 3
     assert recorder.sizes[0] == 5 > recorder.sizes[-1], "who has ended leaves the batch"
 

@@ -300,8 +300,7 @@ def test_coverage_needs_the_weights_and_gets_them():
 
 
 def test_gradients_autocast_and_training_are_left_to_the_modules(steps):
-    made = model("decoder", dropout=0.5).float()
-    ready, ids = natively(made), tokens(2, 5)
+    ready, ids = natively(model("decoder", dropout=0.5).float()), tokens(2, 5)
 
     def read():
         cache = ready.new_cache()
@@ -579,5 +578,4 @@ def test_another_thread_may_run_a_step_at_the_same_time(monkeypatch):
         for row, cache in enumerate((own, other)):
             ready(ids[row : row + 1, :3], cache=cache, memory=memory["memory"][row : row + 1])
         monkeypatch.setattr(native_stack, "function", lambda dtype: interrupted)
-        found = ready(ids[:1, 3:], cache=own, memory=memory["memory"][:1])
-        close(found, ready(ids, **memory)[:1, 3:])
+        close(ready(ids[:1, 3:], cache=own, memory=memory["memory"][:1]), ready(ids, **memory)[:1, 3:])

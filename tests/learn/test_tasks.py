@@ -94,5 +94,4 @@ def source_of_another_row(monkeypatch) -> dict[str, object]:
     [without_order, encoder_without_order, labels_not_shifted, decoder_sees_the_future, source_of_another_row],
 )
 def test_planted_bug_is_noticed(tmp_path, monkeypatch, plant):
-    changes = plant(monkeypatch)
-    assert learned(tmp_path, **changes, training__steps=120)["exact_match"] < 0.4
+    assert learned(tmp_path, **plant(monkeypatch), training__steps=120)["exact_match"] < 0.4

@@ -29,16 +29,14 @@ def shaken(model):
 def terms(model):
     source = SOURCE if model.encoder is not None and model.decoder is not None else None
     found = attribute(model, TOKENS, TARGETS, source)
-    logits = model(TOKENS, source=source)[0].gather(1, TARGETS[:, None])[:, 0].detach()
-    return found, logits
+    return found, model(TOKENS, source=source)[0].gather(1, TARGETS[:, None])[:, 0].detach()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_terms_sum_to_the_logit(shape, norm, placement):
-    model = shaken(small(shape, norm=norm, norm_placement=placement))
-    found, logits = terms(model)
+    found, logits = terms(shaken(small(shape, norm=norm, norm_placement=placement)))
     assert (found.terms.sum(0) - logits).abs().max() < 1e-10 * max(1.0, float(logits.abs().max()))
 
 

@@ -60,8 +60,7 @@ def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule):
 
 
 def test_the_list_of_heads_is_plain_data(reversing):
-    probe = probe_of("encoder", backwards)
-    findings = diagnose(reversing, probe).to_json()
+    findings = diagnose(reversing, probe_of("encoder", backwards)).to_json()
     assert json.loads(json.dumps(findings, allow_nan=False)) == findings
     head = findings[-1]
     assert (head["id"], head["block"], head["layer"], head["head"]) == ("e.1.1", "encoder", 1, 1)

@@ -88,8 +88,7 @@ def test_lengths_are_scored_apart_and_pooled_by_their_queries():
     counted = torch.tensor([[True, True, False, False], [True] * 4])
     allowed = counted[:, None, :].expand(2, 4, 4)
     found = tally(weights, torch.eye(4, dtype=torch.bool).expand(2, 4, 4), allowed, counted)
-    lengths = counted.sum(1)
-    by_length = found.by_length(lengths)
+    by_length = found.by_length(counted.sum(1))
     assert {n: float(score.mass[0]) for n, score in by_length.items()} == {2: 1, 4: 0}
     pooled = found.score()
     assert float(pooled.mass[0]) == pytest.approx(2 / 6)
@@ -130,8 +129,7 @@ def test_a_key_whose_vector_is_nothing_moves_nothing():
     """Two heads share one value: |v W| is 0 for the first key, 5 and 10 for the others, whatever the sign."""
     weights = torch.tensor([[[[0.8, 0.1, 0.1]], [[0.2, 0.4, 0.4]]]], dtype=torch.float64)
     v = torch.tensor([[[[0.0, 0.0], [3.0, 4.0], [-6.0, -8.0]]]], dtype=torch.float64)
-    output = torch.eye(2, dtype=torch.float64)[:, None, :].expand(2, 2, 2)
-    moved = value_weighted(weights, v, output)
+    moved = value_weighted(weights, v, torch.eye(2, dtype=torch.float64)[:, None, :].expand(2, 2, 2))
     third = [0, 1 / 3, 2 / 3]
     assert moved[0, 0, 0].tolist() == pytest.approx(third)
     assert moved[0, 1, 0].tolist() == pytest.approx(third)
@@ -141,8 +139,7 @@ def test_value_weights_are_the_norms_of_what_is_moved():
     torch.manual_seed(0)
     weights = torch.rand(2, 4, 3, 5, dtype=torch.float64).softmax(-1)
     v, output = torch.rand(2, 2, 5, 3, dtype=torch.float64), torch.rand(7, 4, 3, dtype=torch.float64)
-    vectors = torch.einsum("nhts,nhsk,dhk->nhtsd", weights, v.repeat_interleave(2, 1), output)
-    sizes = vectors.norm(dim=-1)
+    sizes = torch.einsum("nhts,nhsk,dhk->nhtsd", weights, v.repeat_interleave(2, 1), output).norm(dim=-1)
     torch.testing.assert_close(
         value_weighted(weights, v, output), sizes / sizes.sum(-1, keepdim=True), atol=1e-12, rtol=0
     )

@@ -103,8 +103,7 @@ def test_boxes_stand_in_order_and_are_as_wide_as_they_are_large():
         "decoder.block 0.feed_forward": (2, 12, 8),
         "decoder.block 0.feed_forward.up": (3, 12, 8),
     }
-    texts = [each.get_text() for each in plot_parameters(rows).axes[0].texts]
-    assert texts[0] == "encoder 60%"
+    assert plot_parameters(rows).axes[0].texts[0].get_text() == "encoder 60%"
     query = next(box for box in boxes(rows) if box.name == "query")
     assert [fitting(query, 20, room) for room in (12.0, 5.0, 1.0)] == ["query 30%", "q", ""]
 
@@ -127,8 +126,7 @@ def test_the_most_decided_head_of_the_kind_is_shown():
     ("weight", "shade"), [(0.0, 0), (0.12, 0), (0.13, 1), (0.5, 2), (0.87, 3), (0.88, 4), (1.0, 4)]
 )
 def test_each_weight_has_its_shade(weight, shade):
-    line = heat_map(torch.tensor([[weight]]), ["q"], ["k"]).splitlines()[1]
-    assert line == "q  " + SHADES[shade]
+    assert heat_map(torch.tensor([[weight]]), ["q"], ["k"]).splitlines()[1] == "q  " + SHADES[shade]
 
 
 def test_a_row_for_each_query_and_a_column_for_each_key():

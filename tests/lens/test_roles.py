@@ -241,8 +241,7 @@ def test_the_circuit_is_that_of_the_head(shape):
             continue
         side = model.encoder if block in ("encoder", "cross") else model.decoder
         K = each.attention.d_head
-        token = side.embedding.weight[IDS.start]
-        value = each.attention.value.weight[K : 2 * K] @ token
+        value = each.attention.value.weight[K : 2 * K] @ side.embedding.weight[IDS.start]
         expected = model.head.weight[IDS.start : IDS.stop] @ (each.attention.output.weight[:, K : 2 * K] @ value)
         torch.testing.assert_close(made.read[0] @ made.written, expected, atol=1e-12, rtol=0)
 

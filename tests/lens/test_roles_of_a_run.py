@@ -25,8 +25,7 @@ def untrained_run(folder: Path, name: str, changes: dict[str, object], steps: tu
     """A run folder as training leaves it, but for the training."""
     named = ["encoder"] if changes.get("data.layout") == "encoder" else ["encoder", "decoder"] if name in TASKS else []
     sides = {f"model.{each}_layers": 1 for each in named}
-    recipe = override(load_recipe(name), {**TINY, **sides, **changes})
-    prepared = prepare(recipe)
+    prepared = prepare(override(load_recipe(name), {**TINY, **sides, **changes}))
     model = new_model(prepared.recipe, prepared.tokenizers)
     folder.mkdir(parents=True)
     (folder / "recipe.toml").write_text(dumps_recipe(prepared.recipe), "utf-8")
@@ -46,8 +45,7 @@ def rows(batch) -> list[list[int]]:
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
 def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout):
-    run = untrained_run(tmp_path / "run", "reverse", {**SMALL, "data.layout": layout})
-    opened = open_run(run)
+    opened = open_run(untrained_run(tmp_path / "run", "reverse", {**SMALL, "data.layout": layout}))
     loaded, probe = opened.loaded, opened.probe(sequences=40)
     words = loaded.tokenizers.source
     sources = [[each for each in row if each >= 6] for row in rows(probe.own)]
@@ -128,8 +126,7 @@ def test_the_roles_of_each_checkpoint(tmp_path):
 
 def test_roles_that_need_repeats_are_told_from_the_control(tmp_path):
     """Their queries are those of the control: in the probe itself there is no token twice, but for the answer's."""
-    run = untrained_run(tmp_path / "run", "reverse", SMALL)
-    opened = open_run(run)
+    opened = open_run(untrained_run(tmp_path / "run", "reverse", SMALL))
     loaded, probe = opened.loaded, opened.probe(sequences=8)
     found = diagnose(loaded.model, probe, effects=False).heads[0]
     own = diagnose(loaded.model, replace(probe, control=None), effects=False).heads[0]

@@ -72,8 +72,7 @@ def test_each_line_is_translated_to_one(strings, answering_run, run):
         assert len(answer["answers"]) == bool(each.strip())
         if each.strip():
             assert answer["source_tokens"] == tokens.tokens(tokens.encode(each))
-    plain = translated()
-    assert plain == [each["answers"][0]["text"] if each["answers"] else "" for each in found]
+    assert translated() == [each["answers"][0]["text"] if each["answers"] else "" for each in found]
 
 
 def test_each_line_has_one_label(strings, labelling_run, run):

@@ -61,8 +61,7 @@ def test_the_explorer_shows_a_string_as_the_model_reads_it(step, folder, texts):
     for each in texts[::step]:
         heard = ask(app, "POST", "/api/trace", json.dumps({"text": each}).encode())
         assert heard.status == 200, heard.json
-        made = from_bytes(ask(app, "GET", f"/api/trace/{heard.json['id']}").body)
-        sequences = made.header["sequences"]
+        sequences = from_bytes(ask(app, "GET", f"/api/trace/{heard.json['id']}").body).header["sequences"]
         side = sequences.get("source") or sequences["target"]
         ids = BYTES.encode(each)
         read = [id for id, special in zip(side["ids"], side["special"], strict=True) if not special]

@@ -187,8 +187,7 @@ def test_the_mean_over_both_outcomes_is_the_branch(p):
 
 def test_a_row_is_dropped_whole_and_by_itself():
     p, n = 0.3, 20_000
-    out = StochasticDepth(p)(torch.ones(n, 2, 3))
-    dropped = (out == 0).flatten(1)
+    dropped = (StochasticDepth(p)(torch.ones(n, 2, 3)) == 0).flatten(1)
     assert (dropped.all(1) == dropped.any(1)).all(), "a row is dropped whole or not at all"
     assert abs(dropped[:, 0].double().mean() - p) < 5 * (p * (1 - p) / n) ** 0.5
     both = (dropped[1:, 0] & dropped[:-1, 0]).double().mean()

@@ -101,8 +101,7 @@ def check_bare(cache: Cache, acts) -> None:
         assert torch.equal(places[:, : cache.length], expected)
         assert (places[:, cache.length :] == -1).all()
         held = torch.tensor([[each or 0 for each in row] for row in plain.rows], dtype=keys.dtype)
-        found = keys[:, 0, : cache.length, 0]
-        torch.testing.assert_close(torch.where(expected >= 0, found, 0), held)
+        torch.testing.assert_close(torch.where(expected >= 0, keys[:, 0, : cache.length, 0], 0), held)
         new = expected[:, -ids.shape[1] :]
         assert torch.equal(torch.where(new >= 0, step.positions.expand_as(new), -1), new)
 

@@ -48,8 +48,7 @@ def test_attention_scale_multiplies_the_scores(scale):
 
 def test_attention_scale_reaches_every_attention():
     made = model(attention_scale=0.7)
-    scales = [module.scale for module in made.modules() if isinstance(module, Attention)]
-    assert scales == [0.7] * 6
+    assert [module.scale for module in made.modules() if isinstance(module, Attention)] == [0.7] * 6
 
 
 @pytest.mark.parametrize(("scale", "factor"), [(1.0, 0.5), (2.0, 0.25), (0.1, 1.0), (None, 1.0)])

@@ -38,8 +38,7 @@ def test_another_width_is_refused(shape):
 def test_begins_with_the_variance_of_what_is_read():
     torch.manual_seed(0)
     network = Transformer(config("encoder", head=Tag(2), n_features=64, d_model=256, d_ff=16))
-    found = network.encoder.embedding(torch.randn(8, 32, 64))
-    assert found.std().item() == pytest.approx(1.0, abs=0.05)
+    assert network.encoder.embedding(torch.randn(8, 32, 64)).std().item() == pytest.approx(1.0, abs=0.05)
 
 
 def test_an_encoder_reads_features_for_a_decoder_of_tokens():

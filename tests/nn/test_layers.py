@@ -90,8 +90,7 @@ def test_masks_and_rotations_are_made_once_for_each_distinct_setting(monkeypatch
         return plain(self, *args)
 
     monkeypatch.setattr(Stack, "_mask", counted)
-    one = model("decoder", n_layers=6, layers="1::2 window=3; 4 window=none", window=2)
-    one(tokens(1, 5))
+    model("decoder", n_layers=6, layers="1::2 window=3; 4 window=none", window=2)(tokens(1, 5))
     assert sorted(made.values()) == [1, 1, 1]
     turned = Counter()
     for scheme in (

@@ -562,8 +562,7 @@ def test_command(tmp_path, capfd):
 
 
 def test_command_in_words(tmp_path, capfd, monkeypatch):
-    path = written(tmp_path, CAUSAL.replace("tril", "triu"))
-    found = report(path)
+    found = report(written(tmp_path, CAUSAL.replace("tril", "triu")))
     monkeypatch.setattr("glassformer.cli.check.check", lambda *_: Report.of({**found, "file": "x.py"}))
     assert main(["check", "x.py"]) == 3
     out = capfd.readouterr().out

@@ -45,8 +45,7 @@ RARE = (
 @pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARE)) for each in HEALTHY])
 def test_healthy_run_has_no_failure(name, tmp_path):
     layout = {"encoder": "encoder", "label": "label", "label-attention-pooling": "label"}.get(name, "encoder-decoder")
-    run = trained(tmp_path, layout, **HEALTHY[name])
-    findings = found(run, PROBES)
+    findings = found(trained(tmp_path, layout, **HEALTHY[name]), PROBES)
     assert [each for each in findings if each.state == FAILURE] == []
     assert len(named(findings, OK)) > 12
     assert all(re.search(r"\d", each.evidence) for each in findings if each.state == OK), "figures"
@@ -113,8 +112,7 @@ def test_every_mistake_has_its_finding():
 )
 def test_mistake_is_found(name, layout, changes, tmp_path):
     findings = found(trained(tmp_path, layout, training__broken=name, **changes))
-    failures = [(each.probe, each.what) for each in findings if each.state == FAILURE]
-    assert failures == [FINDINGS[name]]
+    assert [(each.probe, each.what) for each in findings if each.state == FAILURE] == [FINDINGS[name]]
     [failure] = [each for each in findings if each.state == FAILURE]
     assert re.search(r"\d", failure.evidence)
     assert failure.cause.endswith(".")

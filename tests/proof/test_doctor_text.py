@@ -45,8 +45,7 @@ def found(run, *names: str) -> dict[str, Finding]:
 def test_a_good_run_is_well(tmp_path, objective):
     names = () if objective == "next_token" else tuple(each.name for each in probes_for(TEXT) if each.name != "overfit")
     findings = found(trained(book(tmp_path, 300), objective), *names)
-    wrong = {name: each.evidence for name, each in findings.items() if each.state == FAILURE}
-    assert wrong == {}
+    assert {name: each.evidence for name, each in findings.items() if each.state == FAILURE} == {}
     assert "with the same digests as in training" in findings["data"].evidence
     if objective == "next_token":
         assert {name for name, each in findings.items() if each.state == "not probed"} == {"pooling", "source"}
@@ -110,8 +109,7 @@ def test_a_test_text_that_is_the_dev_text_is_told(tmp_path):
 
 def test_text_that_does_not_come_back_or_is_unknown(tmp_path, monkeypatch):
     run = trained(book(tmp_path))
-    case = case_of(run, load_recipe(run / "recipe.toml"))
-    kind = type(case.tokenizers.target)
+    kind = type(case_of(run, load_recipe(run / "recipe.toml")).tokenizers.target)
     decode = kind.decode
     monkeypatch.setattr(kind, "decode", lambda self, ids: decode(self, ids).replace("a", "b"))
     assert found(run, "round-trip")["round-trip"].what == "a text does not come back from its ids"
@@ -125,8 +123,7 @@ def test_text_that_does_not_come_back_or_is_unknown(tmp_path, monkeypatch):
 
 def test_a_run_without_a_checkpoint_is_looked_at_as_it_begins(tmp_path):
     run = tmp_path / "run"
-    session = start(text_recipe(shelf(tmp_path), **SMALL), run)
-    session.lock.release()
+    start(text_recipe(shelf(tmp_path), **SMALL), run).lock.release()
     findings = found(run, "data", "first-loss", "checkpoints")
     assert findings["checkpoints"].state == WARNING
     assert (findings["data"].state, findings["first-loss"].state) == ("ok", "ok")

@@ -123,8 +123,7 @@ def test_a_path_says_its_methods(usual, path, allowed):
 def test_a_body_may_be_gzipped_within_the_same_bounds(usual):
     """What it unpacks to counts; a body of 30 KB that would be 30 MB is refused after its first megabytes."""
     host, packed = ("host", "localhost:8000"), ("content-encoding", "gzip")
-    body = {"prompt": "a", "max_tokens": 3, "temperature": 0}
-    plain = json.dumps(body).encode()
+    plain = json.dumps({"prompt": "a", "max_tokens": 3, "temperature": 0}).encode()
 
     def ask(data: bytes, *encodings: tuple[str, str]):
         heard = usual.ask(PATH, data, method="POST", headers=(host, *encodings))

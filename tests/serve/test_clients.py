@@ -47,8 +47,7 @@ def test_a_client_that_leaves_frees_its_row(writer, stream):
                 heard = wire.ask(PATH, {**ENDLESS, "stream": True}, leave=lambda heard: bool(heard.parts))
                 assert not heard.ended
             else:
-                leaving = wire.begin(PATH, ENDLESS)
-                leaving.cancel()
+                wire.begin(PATH, ENDLESS).cancel()
             assert wire.ask(PATH, SHORT).status == 200
         assert sum(row.ticket.request.max_new_tokens > 3 for row in wire.engine.rows) == 0
 
@@ -172,8 +171,7 @@ def test_a_drain_that_takes_too_long_says_how_many_are_left(writer):
         begun = wire.begin(PATH, SHORT)
         while not wire.engine.busy:
             wire.ask("/health")
-        left = asyncio.run_coroutine_threadsafe(wire.service.drain(0.01), wire.loop)
-        assert left.result(PATIENCE) == 1
+        assert asyncio.run_coroutine_threadsafe(wire.service.drain(0.01), wire.loop).result(PATIENCE) == 1
         begun.cancel()
 
 

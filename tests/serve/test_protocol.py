@@ -177,8 +177,7 @@ def test_a_connection_rests_only_when_its_answer_is_taken(loop):
     protocol, line = answered(loop, WHOLE)
     line.unread = 1
     protocol.timeout_keep_alive_handler()
-    again = protocol.timeout_keep_alive_task
-    assert (line.ended, again.cancelled()) == ("", False)
+    assert (line.ended, protocol.timeout_keep_alive_task.cancelled()) == ("", False)
     line.unread = 0
     protocol.timeout_keep_alive_handler()
     assert line.ended == "closed"

@@ -92,8 +92,7 @@ def test_rotary_positions_are_read_where_they_stand(tmp_path, settings, rotary):
 
 
 def test_the_usual_values_are_theirs(tmp_path):
-    found = changed(tmp_path / "in", "mistral", sliding_window=MISSING)
-    assert found.stack.window == 4096
+    assert changed(tmp_path / "in", "mistral", sliding_window=MISSING).stack.window == 4096
     assert changed(tmp_path / "in", "mistral", sliding_window=None).stack.window is None
     neox = changed(
         tmp_path / "neox", "gpt_neox", num_attention_heads=2, use_parallel_residual=MISSING, rotary_pct=MISSING
@@ -104,8 +103,7 @@ def test_the_usual_values_are_theirs(tmp_path):
         == "gelu_tanh"
     )
     names = ("num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings", "attention_dropout")
-    everything = changed(tmp_path / "other", "llama", num_attention_heads=4)
-    assert everything.stack.norm_eps == 1e-5
+    assert changed(tmp_path / "other", "llama", num_attention_heads=4).stack.norm_eps == 1e-5
     with pytest.raises(GlassformerError, match=r"k_proj.weight \(expected \[16, 16\], found \[8, 16\]\)"):
         changed(tmp_path / "other", "llama", **dict.fromkeys(names, MISSING))
 

@@ -126,8 +126,7 @@ def test_combination_that_cannot_be_is_named_with_its_reason():
 
 def test_model_that_cannot_be_made_is_refused_too():
     """Names of parts are looked up when a model is made."""
-    found = arms(recipe(), {}, {"model.norm": ["layer", "rms"]}, 2)
-    refuse_impossible_models(found)
+    refuse_impossible_models(arms(recipe(), {}, {"model.norm": ["layer", "rms"]}, 2))
     with pytest.raises(ConfigError, match=r"model.norm=rsm: .*Did you mean 'rms'\? Nothing was trained"):
         refuse_impossible_models(arms(recipe(), {}, {"model.norm": ["layer", "rsm"]}, 2))
 

@@ -78,8 +78,7 @@ def test_the_legend_has_what_the_first_panel_lacks():
     figure = plot.figure_of(panels, "lines", None, "step", "exact_match", "n_layers")
     [legend] = figure.legends
     found = {text.get_text(): it.get_color() for text, it in zip(legend.get_texts(), legend.get_lines(), strict=True)}
-    drawn = {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
-    assert found == drawn
+    assert found == {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
     assert [*found] == ["1", "4"]
 
 

@@ -68,8 +68,7 @@ def test_settings_of_one_name_keep_their_sections():
 
 
 def test_table_can_be_made_again_from_the_file(tmp_path):
-    other = {"other_data": {"data.max_length": 32}, "other": {"exact_match": 0.5, "n": 7}}
-    results = grid(**other)
+    results = grid(other_data={"data.max_length": 32}, other={"exact_match": 0.5, "n": 7})
     write_results(results, tmp_path / "results.jsonl")
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(results)
     assert results_of(tmp_path / "results.jsonl") == results

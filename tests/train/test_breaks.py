@@ -102,8 +102,7 @@ def test_broken_run_is_told_of_resumed_and_used(name, tmp_path):
     assert note in (whole / "log.txt").read_text("utf-8")
 
     run = killed_after(whole, 2, tmp_path / "run")
-    events = follow(resume(run))
-    assert note in events[0].notes
+    assert note in follow(resume(run))[0].notes
     if name == RANDOM:
         return
     assert_same_end(run, whole)

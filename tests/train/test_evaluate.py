@@ -99,8 +99,7 @@ def test_any_of_several_targets_will_do():
 def test_sources_with_several_targets_are_scored_as_such(words, answered, bleu):
     """The first source, whose answer is right, stands a second time with another target."""
     pairs = [PAIRS[0], *PAIRS[1:3], Pair(PAIRS[0].source, PAIRS[3].target)]
-    found = scored(words, pairs=pairs, bleu=bleu)
-    assert found.metrics["any_match"] == 1 / 3
+    assert scored(words, pairs=pairs, bleu=bleu).metrics["any_match"] == 1 / 3
     assert "any_match" not in scored(words, bleu=bleu).metrics, "each source has one target"
 
 
@@ -182,8 +181,7 @@ def test_nothing_to_score(words):
 
 def test_a_target_is_compared_as_the_tokenizer_writes_it(words, answered):
     """Two spaces or one at the end are nothing that a word tokenizer could write."""
-    targets = ["The  dog runs . ", "A cat", "\tSun", " Up . up "]
-    metrics, *_ = scored(words, targets=targets)
+    metrics, *_ = scored(words, targets=["The  dog runs . ", "A cat", "\tSun", " Up . up "])
     assert metrics["exact_match"] == 2 / 4
 
 
@@ -192,6 +190,5 @@ def test_an_unknown_word_is_never_right(words):
 
 
 def test_unknown_words_of_the_sources_are_counted(words, answered):
-    pairs = [Pair(f"{pair.source} q", pair.target) for pair in PAIRS]
-    metrics, *_ = scored(words, pairs=pairs)
+    metrics, *_ = scored(words, pairs=[Pair(f"{pair.source} q", pair.target) for pair in PAIRS])
     assert metrics["unknown"] == 4

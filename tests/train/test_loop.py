@@ -155,8 +155,7 @@ def test_random_numbers_of_others_are_untouched():
 def test_bfloat16_leaves_the_weights_in_their_own_precision():
     network = model().float()
     (report,) = steps(network, [batch("encoder-decoder", UNEVEN)], precision="bfloat16", rate=0.0)
-    exact = model().float()
-    (expected,) = steps(exact, [batch("encoder-decoder", UNEVEN)], rate=0.0)
+    (expected,) = steps(model().float(), [batch("encoder-decoder", UNEVEN)], rate=0.0)
     assert {p.dtype for p in network.parameters()} == {p.grad.dtype for p in network.parameters()} == {torch.float32}
     assert report.loss != expected.loss
     assert report.loss == pytest.approx(expected.loss, rel=0.05)

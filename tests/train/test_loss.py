@@ -42,8 +42,7 @@ def test_loss_of_labels_is_torchs(layout, smoothing):
 
 def test_loss_of_numbers_is_the_squared_error():
     network, data = model("regress"), batch("regress", RAGGED)
-    given = network(data.tokens, keep=data.keep)
-    rows = zip(given.tolist(), data.labels.tolist(), strict=True)
+    rows = zip(network(data.tokens, keep=data.keep).tolist(), data.labels.tolist(), strict=True)
     expected = sum((a - b) ** 2 for row, wanted in rows for a, b in zip(row, wanted, strict=True))
     loss = loss_of(network, data, objective_for(network))
     assert loss.objective.item() == pytest.approx(expected, rel=1e-12)

@@ -70,8 +70,7 @@ def test_twenty_in_a_row_are_a_divergence():
 
 
 def test_a_run_resumes_to_the_same_bits(tmp_path):
-    wanted = recipe(training__precision="float16", checkpoint__every=4)
-    events = follow(start(wanted, tmp_path / "whole"))
+    events = follow(start(recipe(training__precision="float16", checkpoint__every=4), tmp_path / "whole"))
     follow(resume(killed_after(tmp_path / "whole", 4, tmp_path / "cut")))
     assert_same_end(tmp_path / "cut", tmp_path / "whole")
     overflows = [each for each in events if isinstance(each, Overflowed)]

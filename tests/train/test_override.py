@@ -36,8 +36,7 @@ def test_new_files_replace_the_old_ones():
     pair = override(Recipe("x"), {"data.test_source": "a", "data.test_target": "b", "data.dev": "d"})
     one = override(pair, {"data.test": "c"})
     assert (one.data.test, one.data.test_source, one.data.test_target, one.data.dev) == ("c", None, None, "d")
-    back = override(one, {"data.test_source": "a", "data.test_target": "b"})
-    assert back == pair
+    assert override(one, {"data.test_source": "a", "data.test_target": "b"}) == pair
     with pytest.raises(ConfigError, match="come from one file or from two"):
         override(pair, {"data.test": "c", "data.test_source": "a", "data.test_target": "b"})
 
@@ -63,8 +62,7 @@ def test_another_optimizer_leaves_behind_what_it_does_not_read():
 def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     recipe = load_recipe("reverse")
     assert recipe.model.encoder_layers is not None
-    changed = override(recipe, {"model.n_layers": 5})
-    model = changed.model.build(LAYOUTS["encoder-decoder"], 9)
+    model = override(recipe, {"model.n_layers": 5}).model.build(LAYOUTS["encoder-decoder"], 9)
     assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
     both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build(LAYOUTS["encoder-decoder"], 9)
     assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)

@@ -91,8 +91,7 @@ def test_written_and_read_back(tmp_path_factory, texts, rate, epsilon, decay, se
         decode=DecodeConfig(max_new_tokens=longest),
     )
     recipe = override(recipe, {"data.train": texts[2], "data.skip_empty": skip, "training.device": texts[1]})
-    path = recipe_file(tmp_path_factory.mktemp("recipes"), dumps_recipe(recipe))
-    assert read_recipe(path) == recipe
+    assert read_recipe(recipe_file(tmp_path_factory.mktemp("recipes"), dumps_recipe(recipe))) == recipe
 
 
 def test_text_that_is_not_utf8_is_refused():

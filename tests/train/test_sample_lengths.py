@@ -121,8 +121,7 @@ def test_other_data_on_resuming_widen_the_lengths(run, tmp_path):
     first = pairs_run(tmp_path / "b", ["a b c", "b a c"])
     more = texts(tmp_path, source=["a b", "c b a"], target=["b a !", "a b c !"])
     options = {f"data.train_{side}": str(path) for side, path in more.items()}
-    allowed = [*options, "training.steps"]
-    follow(resume(first, allowed, options | {"training.steps": 3}))
+    follow(resume(first, [*options, "training.steps"], options | {"training.steps": 3}))
     assert load(step_folder(first, 3)).state["lengths"] == {"source": [2, 3], "target": [3, 4]}
 
 

@@ -66,8 +66,7 @@ def test_what_was_left_out_is_counted_and_shown(tmp_path):
 
 def test_budget_is_of_the_whole_run(tmp_path):
     """Used up before a stop, it is used up after it."""
-    requested = recipe(training__skip_nonfinite=1)
-    follow(spoiled(start(requested, tmp_path / "run"), 3), stop_after=5)
+    follow(spoiled(start(recipe(training__skip_nonfinite=1), tmp_path / "run"), 3), stop_after=5)
     assert load(tmp_path / "run").state["skipped"] == 1
     with pytest.raises(DivergedError, match=r"at step 7 .* All 1 skips of training\.skip_nonfinite are used up"):
         follow(spoiled(resume(tmp_path / "run"), 7))

@@ -54,8 +54,7 @@ def test_a_batch_holds_what_the_recipe_allows(tmp_path, objective):
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_the_model_is_of_the_layout_and_asks_for_something(tmp_path, objective):
-    requested = text_recipe(book(tmp_path), objective)
-    prepared = prepare(requested)
+    prepared = prepare(text_recipe(book(tmp_path), objective))
     model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
     stacks = (model.encoder is not None, model.decoder is not None)
     assert (
@@ -222,8 +221,7 @@ def test_special_tokens_of_the_text_make_windows_longer(tmp_path):
         prepare(text_recipe(path, "spans", model__max_len=16, **settings))
     prepared = prepare(text_recipe(path, "spans", model__max_len=17, **settings))
     assert max(batch.source.shape[1] for _, batch in first(prepared, 20)) <= 17
-    plain = text_recipe(path, "spans", model__max_len=16, data__documents=False, **settings)
-    assert prepare(plain)
+    assert prepare(text_recipe(path, "spans", model__max_len=16, data__documents=False, **settings))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -125,8 +125,7 @@ def test_a_whole_file_is_scored(run, tmp_path):
     assert scores["n"] == len(words(50, 3)) + 2
     assert scores["unknown"] == 3
     dev = evaluate(run, recipe, "dev")
-    kept = load(run).state["best_metrics"]
-    assert dev == pytest.approx(kept, rel=1e-6)
+    assert dev == pytest.approx(load(run).state["best_metrics"], rel=1e-6)
 
 
 def test_dev_is_what_was_held_out_in_training(tmp_path):

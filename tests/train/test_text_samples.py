@@ -29,8 +29,7 @@ def test_the_model_goes_on_where_the_text_does(tmp_path):
     assert figures[2].target == dev[-WINDOW // 2 :]
     for sample in figures:
         assert sample.source + sample.target in dev
-        prompt = tokenizer.encode(sample.source)
-        steps = generate(model, prompts=[prompt], max_new_tokens=WINDOW // 2)
+        steps = generate(model, prompts=[tokenizer.encode(sample.source)], max_new_tokens=WINDOW // 2)
         assert sample.output == shown([id for step in steps for id in step.tokens], tokenizer)
 
 

@@ -34,8 +34,7 @@ def token_by_token(model, ids: list[int], stride: int, documents: bool) -> list[
         if documents:
             if ids[place] == BOS:
                 continue
-            opened = max((i for i, id in enumerate(context) if id == BOS), default=0)
-            context = context[opened:]
+            context = context[max((i for i, id in enumerate(context) if id == BOS), default=0) :]
         with torch.no_grad():
             logits = model(torch.tensor([context]))[0, -1]
         found.append(-float(logits.log_softmax(-1)[ids[place]]))

@@ -108,8 +108,7 @@ def test_scales_are_those_of_the_training_episodes_or_those_given(tmp_path):
     whole = made(LENGTHS)
     assert old.train.spaces.scales.observed == tuple(whole.part(0, 8).observations.astype(np.float64).mean(0))
     given = tokenizer_from_json(old.tokenizers.target.to_json())
-    new = prepare(acting(log(tmp_path, seed=5)), Tokenizers(given, given))
-    own = new.train.spaces
+    own = prepare(acting(log(tmp_path, seed=5)), Tokenizers(given, given)).train.spaces
     assert (own.scales.observed, own.scales.to_go) == (given.scales.observed, given.scales.to_go)
     assert prepare_split(acting(path), Tokenizers(given, given), "dev").spaces is given
     fresh = prepare(acting(log(tmp_path, seed=5)), Tokenizers(ByteTokenizer(), ByteTokenizer()))
@@ -152,8 +151,7 @@ def test_notes_say_what_is_there(tmp_path):
 
 def test_dev_episodes_that_are_trained_on_are_told(tmp_path):
     path = log(tmp_path)
-    text = path.read_text()
-    (tmp_path / "dev.csv").write_text(text)
+    (tmp_path / "dev.csv").write_text(path.read_text())
     both = acting(path, data__dev=str(tmp_path / "dev.csv"), data__dev_share=0.1)
     assert "in both: 10 of the dev episodes are training episodes, too, and say nothing new" in prepare(both).notes()
     assert not [line for line in prepare(acting(path)).notes() if line.startswith("in both")]

@@ -120,8 +120,7 @@ def test_changed_episodes_are_refused_by_name_and_gone_on_with_where_allowed(tmp
     path = log(tmp_path, seed=1)
     with pytest.raises(CheckpointError, match=rf"the training episodes \({path}\) have changed since.*data\.train"):
         resume(run)
-    session = resume(run, ["data.train"])
-    assert isinstance(follow(session)[-1], Finished)
+    assert isinstance(follow(resume(run, ["data.train"]))[-1], Finished)
 
 
 def test_other_data_are_scored(tmp_path):

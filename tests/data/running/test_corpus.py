@@ -64,8 +64,7 @@ def test_of_several_documents_the_nearest_edge_is_taken(tmp_path):
     assert held_out_from(near, 0.1) == 85
     far = measure(lines(tmp_path / "far.jsonl", ["a" * 20, "b" * 80]))
     assert held_out_from(far, 0.1) == 90  # the nearest edge, at 20, would hold out most of the text
-    last = measure(lines(tmp_path / "last.jsonl", ["a" * 98, "b" * 2]))
-    assert held_out_from(last, 0.1) == 90
+    assert held_out_from(measure(lines(tmp_path / "last.jsonl", ["a" * 98, "b" * 2])), 0.1) == 90
     parts = read_parts(config(text=str(tmp_path / "far.jsonl")))
     assert documents(parts["train"]) == ["a" * 20, "b" * 70]
     assert documents(parts["dev"]) == ["b" * 10]

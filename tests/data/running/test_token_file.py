@@ -149,8 +149,7 @@ def test_the_most_special_tokens_are_those_of_the_fullest_window(ids, block, len
 
 
 def test_a_part_without_a_token_has_none(tmp_path):
-    blank = part(tmp_path, ["word   "]).corpus.part(4)
-    found = tokens_of(blank, trained("word"), documents=False)
+    found = tokens_of(part(tmp_path, ["word   "]).corpus.part(4), trained("word"), documents=False)
     assert (len(found), found.tokens.tolist(), found.documents.tolist()) == (0, [], [0])
 
 
@@ -218,8 +217,7 @@ def test_a_number_changed_in_the_manifest_is_noticed(tmp_path):
 def test_who_ends_second_takes_what_is_there(damaged, tmp_path, monkeypatch):
     here = part(tmp_path, TEXTS)
     if damaged:
-        found = tokens_of(here, ByteTokenizer(), documents=True)
-        (found.path / "tokens.bin").write_bytes(b"")
+        (tokens_of(here, ByteTokenizer(), documents=True).path / "tokens.bin").write_bytes(b"")
     inner: list[TokenFile] = []
 
     def slow(folder: Path, *given: object, **named: object) -> None:

@@ -36,8 +36,7 @@ def test_the_rule_of_the_stride_on_ten_tokens():
 @pytest.mark.parametrize("order", ORDERS)
 @given(step=st.integers(0, 10**6), rows=st.integers(1, 12))
 def test_a_window_hangs_on_seed_step_and_row_alone(order, step, rows):
-    windows = Windows(1000, 16, order, seed=3)
-    starts = windows.starts(step, rows)
+    starts = Windows(1000, 16, order, seed=3).starts(step, rows)
     assert np.array_equal(starts, Windows(1000, 16, order, seed=3).starts(step, rows))
     assert starts.shape == (rows,)
     assert starts.min() >= 0

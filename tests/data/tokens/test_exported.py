@@ -66,8 +66,7 @@ def test_other_tokens_move_up_if_special_ones_are_left_out(kind):
 @kinds
 @pytest.mark.parametrize("begin", [None, BOS])
 def test_a_file_of_ours_is_recognised(kind, begin):
-    found = returned(exported(MADE[kind], begin=begin))
-    tokenizer, begins = found
+    tokenizer, begins = returned(exported(MADE[kind], begin=begin))
     assert type(tokenizer) is type(MADE[kind])
     assert tokenizer.to_json() == MADE[kind].to_json()
     assert begins == (begin is not None)
@@ -78,8 +77,7 @@ def test_a_file_that_was_saved_with_limits_and_padding_is_recognised(kind):
     theirs = library(exported(MADE[kind], begin=BOS))
     theirs.enable_truncation(5)
     theirs.enable_padding(pad_token=names_of(MADE[kind])[PAD])
-    found = returned(theirs.to_str())
-    assert found[0].to_json() == MADE[kind].to_json()
+    assert returned(theirs.to_str())[0].to_json() == MADE[kind].to_json()
 
 
 def changed(place, value):

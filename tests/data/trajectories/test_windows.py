@@ -106,8 +106,7 @@ def test_an_action_is_read_where_it_is_done_and_nowhere_before(discrete):
         actions = episodes.actions.copy()
         actions[6 + t] = (actions[6 + t] + 1) % 4 if discrete else actions[6 + t] + 1.5
         other = batch_of(replace(episodes, actions=actions), spaces, (6, 8)).tokens[0]
-        differing = (plain != other).any(-1).nonzero()[:, 0].tolist()
-        assert differing == [3 * t + 2]
+        assert (plain != other).any(-1).nonzero()[:, 0].tolist() == [3 * t + 2]
 
 
 def test_an_observation_and_a_return_are_read_where_they_stand():

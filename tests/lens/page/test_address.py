@@ -120,8 +120,7 @@ def test_the_sorting_of_a_table_is_found_again(opened):
 @pytest.mark.parametrize("by", ["nosuch", "-", "_", "steps:entropy", "--entropy", "entropy:"])
 def test_what_is_no_column_sorts_nothing(opened, by):
     usual = order(opened.go("heads"))
-    page = opened.go(f"heads?by={by}")
-    assert order(page) == usual
+    assert order(opened.go(f"heads?by={by}")) == usual
 
 
 def test_each_table_of_a_screen_has_a_sorting_of_its_own(watched, served):

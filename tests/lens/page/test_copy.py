@@ -70,8 +70,7 @@ def test_checkpoints_are_marked_below_the_loss(copied):
 
 
 def test_the_other_way_round_is_another_question(copied, pair):
-    view = copied(patches=[{"traces": ["0", "1"], **pair[1]}])
-    page = view.go("attention?trace=1&other=0")
+    page = copied(patches=[{"traces": ["0", "1"], **pair[1]}]).go("attention?trace=1&other=0")
     page.locator(".patches code").first.wait_for()
     assert page.locator(".patches .terms").count() == 0
 
@@ -83,8 +82,7 @@ def test_the_other_way_round_is_another_question(copied, pair):
 )
 def test_a_copy_says_what_to_type(copied, place, options):
     """In one sentence, and no button that could not do anything."""
-    view = copied()
-    page = view.go(place)
+    page = copied().go(place)
     page.locator(".outcome code").first.wait_for()
     shown = page.locator(".outcome code").all_text_contents()
     assert shown == ["glassformer explore RUN", f"glassformer explore RUN --export page.html {options}"]

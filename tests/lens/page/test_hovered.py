@@ -72,8 +72,7 @@ def test_what_is_masked_is_not_listed(view):
 def test_a_step_reads_nothing_that_is_masked(opened_with):
     made, _ = planted()
     made.header["attention"] = [made.header["attention"][1]]
-    page = opened_with(made, place="generate?step=1").page
-    row = page.locator(".by-head tbody tr").first.locator("td")
+    row = opened_with(made, place="generate?step=1").page.locator(".by-head tbody tr").first.locator("td")
     assert [each.get_attribute("title").endswith(": masked") for each in row.all()] == [False, False, True]
     assert "gradient" in row.nth(2).evaluate("each => getComputedStyle(each).backgroundImage")
 

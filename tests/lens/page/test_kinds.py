@@ -109,8 +109,7 @@ def test_of_given_tokens_the_likeliest_are_counted(watched, tmp_path, kind):
 
 def test_a_classifier_gives_a_label_without_heads(watched, serving):
     with serving(replace(judge(Classify), silence=silence)) as address:
-        view = watched()
-        page = view.open(address, "ablations")
+        page = watched().open(address, "ablations")
         page.locator("[data-head='encoder 0 0']").check()
         page.locator("#ablate").click()
         page.wait_for_selector(".screen.ablations .chip")

@@ -109,8 +109,7 @@ def test_roles_over_the_checkpoints(watched, served):
     page.locator("#history").click()
     page.locator(".by-role").first.wait_for()
     assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]
-    marks = [page.locator(".by-role").nth(i).locator("circle").count() for i in (0, 1)]
-    assert marks == [5, 3]
+    assert [page.locator(".by-role").nth(i).locator("circle").count() for i in (0, 1)] == [5, 3]
     assert page.locator(".by-role").first.locator(".keys").text_content() == "cross 0.1: 90.0 %cross 0.2: 20.0 %"
     ys = [float(each.get_attribute("cy")) for each in page.locator(".by-role").first.locator("circle.c0").all()]
     assert ys == sorted(ys, reverse=True), "the score rises"

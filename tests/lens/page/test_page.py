@@ -37,8 +37,7 @@ def test_no_screen_asks_for_anything_or_complains(opened, shown):
         page = opened.go(screen)
         assert page.locator("main .card").count() > 0, screen
         assert page.locator(f"nav a[data-screen={screen}]").get_attribute("aria-current") == "page"
-    outside = [url for url in opened.requested if not url.startswith((shown[0], "data:", "blob:"))]
-    assert not outside
+    assert not [url for url in opened.requested if not url.startswith((shown[0], "data:", "blob:"))]
 
 
 @pytest.mark.parametrize("block", ["encoder", "decoder", "cross"])

@@ -66,12 +66,10 @@ def light(colour):
 
 @pytest.mark.parametrize("screen", [each for each in SCREENS if each != "ablations"])
 def test_every_screen_has_a_table(watched, address, screen):
-    view = watched()
-    page = view.open(address, f"{screen}?view=table&curves=table")
+    page = watched().open(address, f"{screen}?view=table&curves=table")
     for summary in page.locator("main summary").all():
         summary.click()
-    rows = page.locator("main table.plain tbody tr:visible, main table.lens tbody tr:visible")
-    assert rows.count() > 0
+    assert page.locator("main table.plain tbody tr:visible, main table.lens tbody tr:visible").count() > 0
 
 
 def test_a_saved_chart_says_what_its_lines_are(watched, address):
@@ -80,8 +78,7 @@ def test_a_saved_chart_says_what_its_lines_are(watched, address):
     page = view.open(address, "curves")
     _, data = saved(page, page.locator("main .card .exports button", has_text="SVG").first)
     picture = ET.fromstring(data)
-    texts = [each.text for each in picture.iter(f"{SVG}text")]
-    assert "a run/of mine: loss" in texts
+    assert "a run/of mine: loss" in [each.text for each in picture.iter(f"{SVG}text")]
     marks = {
         each.find(f"{SVG}text").text: each.find(f"{SVG}path").get("stroke")
         for each in picture.findall(f"{SVG}g")
@@ -101,10 +98,8 @@ def test_curves_as_a_table(watched, address):
     page = view.open(address, "curves")
     page.locator("button[data-value=table]").click()
     view.settle()
-    steps = page.locator("main tbody th").all_text_contents()
-    assert steps == [str(line["step"]) for line in METRICS]
-    dev = page.locator("main tbody tr", has_text="dev")
-    assert dev.locator("td").all_text_contents()[-1] == "0.9"
+    assert page.locator("main tbody th").all_text_contents() == [str(line["step"]) for line in METRICS]
+    assert page.locator("main tbody tr", has_text="dev").locator("td").all_text_contents()[-1] == "0.9"
     _, data = saved(page, page.locator("main .exports button", has_text="CSV"))
     rows = table(data)
     assert [float(row["loss"]) for row in rows] == [line["loss"] for line in METRICS]

@@ -100,8 +100,7 @@ def test_a_fresh_environment_serves_the_page(built, tmp_path, watched):
     try:
         address = re.search(r"http://\S+", server.stdout.readline())[0]
         view = watched()
-        page = view.open(address)
-        assert page.get_attribute("body", "data-ready") == "yes"
+        assert view.open(address).get_attribute("body", "data-ready") == "yes"
         for screen in SCREENS:
             assert view.go(screen).locator("main .card").count() > 0, screen
         assert all(url.startswith(address.partition("/#")[0]) for url in view.requested)

@@ -56,8 +56,7 @@ def test_another_token_is_gone_on_with(watched, served, twin):
     begin = [*written[:2], int(button.get_attribute("data-branch"))]
     assert begin[2] != written[2]
     button.click()
-    made = trace(twin.model, BOTH, "abcd", begin=begin)
-    shows(view, made)
+    shows(view, trace(twin.model, BOTH, "abcd", begin=begin))
     assert "other=0" in page.url
     assert "step=2" in page.url
     title = page.locator("#bar option[value='1']").text_content()
@@ -97,8 +96,7 @@ def test_the_tree_of_a_beam(watched, served, twin):
     made = trace(twin.model, BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5)
     shows(view, made)
     nodes = made.header["beams"]["nodes"]
-    boxes = page.locator(".beam-tree .beam-node")
-    assert boxes.count() == len(nodes)
+    assert page.locator(".beam-tree .beam-node").count() == len(nodes)
     best = page.locator(".beam-node.best")
     assert best.count() == len(made.output)
     rows = {each.get_attribute("transform").partition(" ")[2] for each in best.all()}

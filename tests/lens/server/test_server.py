@@ -77,8 +77,7 @@ def test_a_request_from_another_page_is_refused(app, method):
 
 
 def test_only_json_is_read(app):
-    answer = ask(app, "POST", "/api/trace", SHORT, content_type="text/plain")
-    assert answer.status == 415
+    assert ask(app, "POST", "/api/trace", SHORT, content_type="text/plain").status == 415
     assert ask(app, "POST", "/api/trace", b'{"text": "' + b"a" * MOST_BODY + b'"}').status == 413
 
 
@@ -140,8 +139,7 @@ def test_an_answer_is_begun_otherwise(app):
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
     written = whole.header["sequences"]["target"]["ids"][1:]
     begin = [*written[:2], next(id for id in LETTERS.encode("abc") if id != written[2])]
-    options = {"trace": "0", "begin": begin}
-    name = ask(app, "POST", "/api/trace", json.dumps(options).encode()).json["id"]
+    name = ask(app, "POST", "/api/trace", json.dumps({"trace": "0", "begin": begin}).encode()).json["id"]
     made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
     assert made.sources == whole.sources
     assert [step["chosen"] for step in made.header["steps"]][:3] == begin
@@ -253,8 +251,7 @@ def test_heads_are_taken_out_of_what_lacks_some(app):
 
 def test_half_a_request_is_none(app):
     """Its sender has left; nobody is told, and nothing is raised."""
-    answer = ask(app, "POST", "/api/trace", b'{"text": "ab"', leaves=True)
-    assert answer.status == 400
+    assert ask(app, "POST", "/api/trace", b'{"text": "ab"', leaves=True).status == 400
 
 
 def test_many_who_wait_hold_no_thread(app):
@@ -341,8 +338,7 @@ def test_heads_give_their_mean(tmp_path):
     name = ask(app, "POST", "/api/ablate", json.dumps(options).encode()).json["same"]
     made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
     means = usual_outputs(subject.model, open_run(run).probe(SEQUENCES, 1))
-    whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    written = whole.header["sequences"]["target"]["ids"][1:]
+    written = from_bytes(ask(app, "GET", "/api/trace/0").body).header["sequences"]["target"]["ids"][1:]
     expected, nothing = (
         silenced(subject, kind, means, Manner(max_new_tokens=len(written), begin=written)) for kind in ("mean", "zero")
     )
@@ -352,8 +348,7 @@ def test_heads_give_their_mean(tmp_path):
     assert chances[0] == chances[1]
     assert chances[0] != chances[2], "of the last layer's heads the chances alone tell what stood in their place"
     assert made.header["run"]["note"].startswith("with the mean of x.0.0, x.0.1")
-    other = json.dumps({"trace": name, "heads": heads}).encode()
-    refused = ask(app, "POST", "/api/ablate", other)
+    refused = ask(app, "POST", "/api/ablate", json.dumps({"trace": name, "heads": heads}).encode())
     assert refused.status == 400
     assert "it is 'mean'; got 'zero'" in refused.json["error"]
 

@@ -64,8 +64,7 @@ def test_the_replay_has_the_logits_of_the_fast_path(shape, monkeypatch):
     source = None if reading.source is None else torch.tensor([reading.source])
     seen = look(model, torch.tensor([reading.tokens]), source)
     assert len(fast) > 0
-    whole = model(torch.tensor([reading.tokens]), source=source)[0]
-    close(seen.logits, whole.float(), tolerance=0)
+    close(seen.logits, model(torch.tensor([reading.tokens]), source=source)[0].float(), tolerance=0)
     for step, logits in enumerate(fast):
         close(seen.logits[reading.n_prompt - 1 + step], logits, tolerance=1e-6)
 
@@ -74,8 +73,7 @@ def test_looking_changes_nothing():
     model = small()
     tokens, source = torch.tensor([[BOS, 7, 8]]), torch.tensor([[6, 9, EOS]])
     before, seams = model(tokens, source=source), [m.attend for m in model.modules() if hasattr(m, "attend")]
-    seen = look(model, tokens, source)
-    assert torch.equal(seen.logits, before[0])
+    assert torch.equal(look(model, tokens, source).logits, before[0])
     assert torch.equal(model(tokens, source=source), before)
     assert [m.attend for m in model.modules() if hasattr(m, "attend")] == seams
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
@@ -145,8 +143,7 @@ def test_masks_are_named_by_their_rule():
 
 
 def test_logit_lens_ends_in_the_logits():
-    model = small()
-    made = trace(model, LETTERS, TEXT, max_new_tokens=4)
+    made = trace(small(), LETTERS, TEXT, max_new_tokens=4)
     lens = made.header["lens"]
     assert lens["names"] == ["input", "block 0", "block 1"]
     for step in made.header["steps"]:
@@ -303,8 +300,7 @@ def test_confidence_and_entropy():
     found = decided(np.stack([sure, even, double])[None])
     assert found["confidence"] == [[1.0, 0.25, 1.0]]
     assert found["entropy"] == [pytest.approx([0.0, math.log(4), math.log(4)], abs=1e-5)]
-    blind = decided(np.zeros((1, 1, 2, 3)))
-    assert blind == {"confidence": [[0.0]], "entropy": [[0.0]]}
+    assert decided(np.zeros((1, 1, 2, 3))) == {"confidence": [[0.0]], "entropy": [[0.0]]}
 
 
 # --- The file of a trace: what is written comes back, and what is damaged is named by its field

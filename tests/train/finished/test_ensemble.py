@@ -82,8 +82,7 @@ def test_the_mean_is_scored_on_the_split_of_the_first(runs):
     alone = [evaluate(run, override(load_recipe(run / "recipe.toml"), {"data.test": own.data.test})) for run in runs]
     assert alone[0].keys() == scores.keys()
     assert scores["loss"] <= sum(each["loss"] for each in alone) / 3 + 1e-9  # Jensen's inequality
-    turned = evaluate(runs[1], load_recipe(runs[1] / "recipe.toml"), others=[runs[0]])
-    assert turned["n"] == 2
+    assert evaluate(runs[1], load_recipe(runs[1] / "recipe.toml"), others=[runs[0]])["n"] == 2
 
 
 def test_other_data_are_scored_as_of_one_run(runs, tmp_path):

@@ -218,8 +218,7 @@ def test_each_checkpoint_is_diagnosed_with_these_threads(plain, tmp_path, monkey
 
 
 def test_a_recipe_from_before_there_were_such_threads(plain, tmp_path):
-    text = (plain / "recipe.toml").read_text()
-    before, after = text.split("[decode]")
+    before, after = (plain / "recipe.toml").read_text().split("[decode]")
     (old := tmp_path / "recipe.toml").write_text(f"{before}[decode]{re.sub('(?m)^threads = .*$', '', after)}")
     assert load_recipe(old) == own(plain)
     assert "threads = 0" in after

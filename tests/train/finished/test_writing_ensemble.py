@@ -51,8 +51,7 @@ def test_they_are_scored_as_one_model(runs, decode):
     split = prepare_split(usual, found.tokenizers, "test")
     joint, targets = Ensemble([load(run).model for run in runs]), [pair.target for pair in split.pairs]
     scoring = Scoring(joint, usual, found.tokenizers, objective_for(joint))
-    expected = evaluate_model(scoring, split.encoded, targets)
-    assert scores == expected.metrics
+    assert scores == evaluate_model(scoring, split.encoded, targets).metrics
     alone = [evaluate(run, override(own(run), decode))["loss"] for run in runs]
     assert scores["loss"] < sum(alone) / 3
     assert scores["loss"] not in alone

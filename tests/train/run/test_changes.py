@@ -123,8 +123,7 @@ def test_other_vocabulary_is_refused_though_it_is_named(run):
 
 
 def test_settings_of_checkpoints_are_free(whole, run):
-    session = resume(run, requested={"checkpoint.every": 2, "checkpoint.keep": 1})
-    follow(session)
+    follow(resume(run, requested={"checkpoint.every": 2, "checkpoint.keep": 1}))
     (run / "recipe.toml").write_bytes((whole / "recipe.toml").read_bytes())
     assert_same_end(run, whole)
 
@@ -185,6 +184,5 @@ def test_file_that_moved_is_the_same(tmp_path):
     requested, paths = on_files(tmp_path)
     follow(start(requested, tmp_path / "run"), stop_after=2)
     moved = paths["source"].rename(tmp_path / "moved.txt")
-    session = resume(tmp_path / "run", requested={"data.train_source": str(moved)})
-    assert session.step == 2
+    assert resume(tmp_path / "run", requested={"data.train_source": str(moved)}).step == 2
     assert load_recipe(tmp_path / "run" / "recipe.toml").data.train_source == str(moved)

@@ -62,8 +62,7 @@ def test_interrupted_after_every_step(whole, tmp_path):
 def test_a_run_resumes_without_the_file_of_its_tokenizer(tmp_path, monkeypatch):
     """Each checkpoint has the vocabulary; the file is read at the start only, and from any folder."""
     monkeypatch.chdir(tmp_path)
-    lines = ["a b c d e"] * 8
-    made = TOKENIZERS["bpe"].train(lines, TokenizerConfig(kind="bpe", vocab_size=263))
+    made = TOKENIZERS["bpe"].train(["a b c d e"] * 8, TokenizerConfig(kind="bpe", vocab_size=263))
     Path("own.json").write_text(made.to_json(), "utf-8")
     requested = anchored(recipe(tokenizer__kind="own.json", checkpoint__every=4))
     assert requested.tokenizer.kind == str(tmp_path / "own.json")

@@ -142,8 +142,7 @@ def test_full_disk_ends_nothing(tmp_path, disk, background):
     result = [event for event in events if isinstance(event, Saved | Unsaved)]
     assert [(type(each), each.step) for each in result] == [(Unsaved, 3), (Saved, 9), (Saved, 12)]
     assert "Needed: 100 bytes; free: 7 bytes" in result[0].reason
-    log = (tmp_path / "run" / "log.txt").read_text()
-    assert log.count("NOT SAVED; training goes on") == 1
+    assert (tmp_path / "run" / "log.txt").read_text().count("NOT SAVED; training goes on") == 1
     assert list(checkpoints(tmp_path / "run")) == [9, 12]
     follow(start(recipe(**settings), tmp_path / "whole"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")

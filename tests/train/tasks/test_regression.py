@@ -274,8 +274,7 @@ def test_a_number_that_is_the_same_everywhere_teaches_nothing():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_scale_is_of_the_training_samples_alone(layout):
-    recipe = small(layout)
-    data = prepare(recipe)
+    data = prepare(small(layout))
     numbers = data.tokenizers.target
     rows = values_of([pair.target for pair in data.train.pairs], numbers.entries)
     assert list(numbers.means) == pytest.approx(rows.mean(0).tolist(), rel=1e-12)
@@ -286,8 +285,7 @@ def test_the_scale_is_of_the_training_samples_alone(layout):
 
 def test_the_units_of_the_data_do_not_matter(tmp_path):
     """Metres or feet, price in euros or in thousands: the loss is the same, and answers are in the units given."""
-    draw = np.random.default_rng(0)
-    rows = draw.normal(size=(60, 3))
+    rows = np.random.default_rng(0).normal(size=(60, 3))
     factors = {"a": (1, 1, 1), "b": (8, 0.25, 1024)}  # powers of 2: exact in floats
     losses, answers = [], []
     for name, units in factors.items():
@@ -333,8 +331,7 @@ def test_evaluation_and_answers_are_the_same_whatever_the_batches(run):
     recipe = load_recipe(run / "recipe.toml")
     figures = evaluate(run, recipe)
     assert {"r2", "mse", "mae", "loss", "n", "numbers"} <= {*figures}
-    loaded = load(run)
-    split = prepare_split(recipe, loaded.tokenizers, "test")
+    split = prepare_split(recipe, load(run).tokenizers, "test")
     lines = [pair.source for pair in split.pairs]
     together = list(answer_lines(run, enumerate(lines, 1), 16))
     alone = [next(answer_lines(run, [(1, line)], 1)) for line in lines[:3]]

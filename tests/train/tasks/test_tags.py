@@ -161,8 +161,7 @@ def test_spans_are_those_of_conlleval(tags, spans):
 
 def test_scores_as_computed_by_hand():
     wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-LOC", "O"]]
-    given = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "B-LOC", "O"]]
-    metrics, tables = tag_scores(given, wanted)
+    metrics, tables = tag_scores([["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "B-LOC", "O"]], wanted)
     # spans wanted: PER 0-1, LOC 3, LOC 1; given: PER 0-1, PER 3, LOC 0, LOC 1; right: PER 0-1, LOC 1
     assert metrics["span_precision"] == 2 / 4
     assert metrics["span_recall"] == 2 / 3
