@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from glassformer.base.errors import ResourceError
 from glassformer.fast import native as native_linear
-from glassformer.fast.native import Int8Linear, NativeLinear, c_map, in_pieces, linear_map, native_product, product
+from glassformer.fast.native import Int8Linear, NativeLinear, c_map, declared, in_pieces, native_product, product
 from specimens import native_cpp
 
 pytestmark = native_cpp
@@ -202,8 +202,9 @@ def test_what_has_no_room_in_memory_is_told():
     weight, numbers = in_pieces(torch.ones(4, 16, dtype=torch.int8)), torch.ones(4, 16)
     failed = c_map(weight, steps := torch.ones(4), None, 16, 4)
     assert len(steps) == 4, "it is kept as long as its address is used"
+    linear_map = declared("linear_map", *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int)
     with pytest.raises(ResourceError, match="There is no memory to run a model's blocks"):
-        linear_map()(ctypes.byref(failed), numbers.data_ptr(), numbers.data_ptr(), 2**58, 1)
+        linear_map(ctypes.byref(failed), numbers.data_ptr(), numbers.data_ptr(), 2**58, 1)
 
 
 def test_gradients_pass_in_float32():

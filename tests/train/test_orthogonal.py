@@ -99,4 +99,4 @@ def test_what_cpp_is_left_out_of(threads):
 def test_too_little_memory_is_told():
     side = 1 << 24
     with pytest.raises(ResourceError, match="no memory for a step of Muon"):
-        module.native("orthogonal_float")(0, 1, side, side, None, 5, 1)
+        by_cpp(torch.zeros(1, 1, 1).expand(1, side, side))

@@ -155,16 +155,12 @@ def multiply(x: Float[Tensor, "*where D"], c_map: CMap) -> Float[Tensor, "*where
     x = x.contiguous()
     where = x.shape[:-1]
     y = x.new_empty(*where, c_map.out)
-    linear_map()(ctypes.byref(c_map), x.data_ptr(), y.data_ptr(), where.numel(), torch.get_num_threads())
+    linear_map = declared("linear_map", *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int)
+    linear_map(ctypes.byref(c_map), x.data_ptr(), y.data_ptr(), where.numel(), torch.get_num_threads())
     return y
 
 
 @cache
-def linear_map() -> Callable[..., None]:
-    """linear_map of stack.cpp."""
-    return declared("linear_map", ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_int)
-
-
 def declared(name: str, *arguments: Any, source: Path = CPP, lacks: str = LACKS) -> Callable[..., None]:
     """A function of our C++. Errors: `ResourceError` if there is no memory for what it computes, as `lacks` tells."""
 
@@ -182,7 +178,6 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-@cache
 def forward_or_backward(source: Path, name: str, lacks: str = LACKS) -> Callable[..., None]:
     """A function of our C++ for training, called with a structure, whether it goes backward, and the threads."""
     return declared(name, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int, source=source, lacks=lacks)
@@ -543,7 +538,6 @@ def lies(logits: Tensor) -> tuple[int, int, int, int]:
     return logits.data_ptr(), len(logits), logits.stride(0), logits.shape[1]
 
 
-@cache
 def function(name: str, found: int) -> Callable[..., None]:
     """A function of likely.cpp that writes into `found` tensors."""
     sizes = [ctypes.c_int64] * (2 + found)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -32,13 +30,8 @@ def serves(x: Float[Tensor, "N R C"]) -> bool:
 
 def by_cpp(x: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
     """`by_products`, in place."""
-    compute, (N, R, C) = native(NATIVE[x.dtype]), x.shape
+    (N, R, C), pointer, size, number = x.shape, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    arguments = (pointer, size, size, size, pointer, number, number)
+    compute = declared(NATIVE[x.dtype], *arguments, source=SOURCE, lacks=LACKS)
     compute(x.data_ptr(), N, R, C, (ctypes.c_double * 3)(*COEFFICIENTS), TURNS, torch.get_num_threads())
     return x
-
-
-@cache
-def native(name: str) -> Callable[..., None]:
-    """A function of orthogonal.cpp."""
-    pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-    return declared(name, pointer, size, size, size, pointer, number, number, source=SOURCE, lacks=LACKS)
