@@ -33,7 +33,7 @@ def test_the_accelerator_where_there_is_one(monkeypatch):
 
 
 def test_as_asked():
-    assert choose_device("cpu") == (torch.device("cpu"), "cpu, as the settings say")
+    assert choose_device("cpu") == (torch.device("cpu"), "cpu, as asked")
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "xpu", "meta", ""])
