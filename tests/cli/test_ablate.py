@@ -199,7 +199,7 @@ def test_an_arm_has_its_threads_and_no_more(finished, monkeypatch):
     assert {task(requested, arm).environment["OMP_NUM_THREADS"] for arm in requested.arms} == {"1"}
     logs = [path.read_text() for path in finished.glob("runs/*/log.txt")]
     assert len(logs) == 4
-    assert all("1 thread, as asked" in log for log in logs)
+    assert all("1 thread, as the settings say" in log for log in logs)
 
 
 # --- what is trained

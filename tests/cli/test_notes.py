@@ -52,7 +52,7 @@ def test_a_ensemble_says_it_once(trained, run, tmp_path):
     shutil.copytree(trained, other := tmp_path / "other")
     answer = run("generate", trained, str(other), "--prompt", "a b", "--json", "--decode.threads", "1")
     assert json.loads(answer.out)["prompt"] == "a b"
-    assert answer.err == "decoding: float32, as decode.precision says; 1 thread, as asked\n"
+    assert answer.err == "decoding: float32, as decode.precision says; 1 thread, as the settings say\n"
 
 
 def test_keys_in_8_bits_are_said(trained, run):

@@ -231,7 +231,7 @@ def test_threads_are_chosen_once(tmp_path, monkeypatch):
     monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: 0.1)
     again = resume(tmp_path / "run")
     assert (again.threads, again.recipe) == (3, session.recipe)
-    assert any("3 threads, as asked, although this process may use only 2" in note for note in again.notes)
+    assert any("3 threads, as the settings say, although this process may use only 2" in note for note in again.notes)
 
 
 def test_arithmetic_is_chosen_by_one_piece_of_a_batch(tmp_path, monkeypatch):
