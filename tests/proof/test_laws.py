@@ -180,3 +180,16 @@ def test_a_notebook_that_is_not_there_is_named_with_what_is(tmp_path):
     (tmp_path / "lesson.py").write_text("def attention(): ...\n", "utf-8")
     verdict = judge(Law("notebooks", "claim", notebooks.odd_width), SETTING._replace(notebooks=tmp_path))
     assert all(word in verdict.missing for word in ("000*.ipynb", "PositionwiseFFN", "it holds lesson.py"))
+
+
+@pytest.mark.parametrize(("name", "text", "why"), [
+    ("000.ipynb", '{"cells": 5}', "cannot be read: TypeError"),
+    ("000.ipynb", "{", "cannot be read: JSONDecodeError"),
+    ("000.py", "import no_such_module_at_all", "cannot be read: ModuleNotFoundError: No module named 'no_such"),
+    ("000.txt", "class A: pass", "does not define MultiHeadSelfAttention, PositionwiseFFN, TransformerEncoder"),
+    ("mine.ipynb", '{"cells": [5]}', "it holds mine.ipynb"),
+])  # fmt: skip
+def test_a_notebook_that_cannot_be_read_is_named_and_not_tried(tmp_path, name, text, why):
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(NotHere, match=why):
+        notebooks.notebook(SETTING._replace(notebooks=tmp_path), "000")

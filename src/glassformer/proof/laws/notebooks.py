@@ -199,13 +199,21 @@ def whole(setting: Setting) -> Iterator[float]:
 
 
 def notebook(setting: Setting, number: str) -> dict[str, Callable[..., nn.Module]]:
-    """Return the classes of one notebook. Errors: `NotHere` without a folder that holds them."""
+    """Return the classes of one notebook. Errors: `NotHere` without them, or for a file that cannot be read."""
     if setting.notebooks is None:
         raise NotHere("give --notebooks FOLDER with the tutorial notebooks as .ipynb, .txt or .py")
     found = notebook_file(setting.notebooks, number)
     if found is None:
         raise NotHere(looked_for(setting.notebooks, number))
-    return definitions(found)
+    try:
+        there = definitions(found)
+    except Exception as error:  # whatever a file of somebody else raises
+        raise NotHere(
+            f"{found} cannot be read: {type(error).__name__}: {str(error)[:80]}; correct it or move it away"
+        ) from None
+    if missing := MARKS[number] - there.keys():
+        raise NotHere(f"{found} does not define {', '.join(sorted(missing))}; give the whole tutorial, or rename it")
+    return there
 
 
 def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Table, fused: str | None = None) -> None:
@@ -539,7 +547,7 @@ def defined(path: Path) -> list[str]:
     """Return the names of a file's classes and functions; none for a file that is no Python."""
     try:
         return [each.name for each in parts(path) if isinstance(each, ast.ClassDef | ast.FunctionDef)]
-    except (SyntaxError, ValueError, KeyError):
+    except (SyntaxError, ValueError, LookupError, TypeError, OSError):
         return []
 
 
