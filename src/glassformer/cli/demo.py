@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PAGE = "explorer.html"
 INTRODUCTION = """\
-A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as
+A transformer learns to write a sequence of letters backwards. Nobody tells it
+how: it sees pairs such as
   a b c d e f g h  ->  h g f e d c b a
 and is corrected, step by step. At first it guesses.
 """
