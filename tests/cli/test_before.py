@@ -43,6 +43,12 @@ def test_words_for_people(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_samples_are_called_as_their_task_calls_them(capsys):
+    sizes = ("--data.train-size", "40", "--data.dev-size", "10", "--training.batch-tokens", "64")
+    assert main(["train", "tag", "--dry-run", *sizes]) == 0
+    assert "data        40 training sentences, 10 dev sentences" in capsys.readouterr().out
+
+
 def test_tokens_of_a_text_stay_for_the_run_and_are_named(run, tmp_path, monkeypatch):
     """To make them may take most of the time; found again, nothing is written indeed."""
     cache = tmp_path / "cache"

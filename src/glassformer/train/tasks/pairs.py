@@ -364,7 +364,7 @@ class PairsData(RunData):
         source, target = self.sampler.source, self.sampler.target
         batches = len(self.sampler.epoch(0))
         return Summary(
-            what="pairs",
+            what=self.train.task.samples,
             samples=len(self.train.pairs),
             dev_samples=len(self.dev.pairs),
             tokens=int(source.sum() + target.sum()),
