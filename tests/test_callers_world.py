@@ -263,6 +263,7 @@ def case(tmp_path: Path, runs: Case) -> Case:
     made = {name: Transformer(ModelConfig(LETTERS.vocab_size, **each)).train() for name, each in sides.items()}
     for each in made.values():
         each.reader.blocks[0].eval()
+        next(each.reader.blocks[1].parameters()).requires_grad_(False)
     case = Case(**made, models=[*made.values()], folder=tmp_path, moves=False, traced=tmp_path / "a.gft", **vars(runs))
     trace(case.model, LETTERS, "abc").save(case.traced)
     return case
@@ -279,9 +280,14 @@ def world(case: Case) -> dict[str, object]:
         "gradients": case.moves or [each.grad is None for model in models for each in model.parameters()],
         "torch's generator": torch.random.get_rng_state().tolist(),
         "numpy's generator": str(np.random.get_state()),
+        "parameters to train": [each.requires_grad for model in models for each in model.parameters()],
         "threads": torch.get_num_threads(),
         "gradients recorded": torch.is_grad_enabled(),
         "default dtype": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "fast path": torch.backends.mha.get_fastpath_enabled(),
+        "working folder": Path.cwd(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "float32 precision": torch.get_float32_matmul_precision(),
     }

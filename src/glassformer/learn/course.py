@@ -130,7 +130,9 @@ class Course:
         found = [each for each in self.chapters if each.number == number]
         if not found:
             every = [*self.chapters, *(self.further.chapters if self.further else ())]
-            raise ConfigError(f"There is no chapter {number!r}. {suggestion(number, [each.number for each in every])}")
+            known = suggestion(number, [each.number for each in every])
+            way = f" To test code of your own: glassformer check {number}" if number.endswith(".py") else ""
+            raise ConfigError(f"There is no chapter {number!r}. {known}{way}")
         return found[0]
 
     def within(self, number: str) -> list[Exercise]:
