@@ -112,6 +112,8 @@ def test_parts_of_two_files_that_meet_in_one_model_are_of_one_hand(tmp_path, mon
 @pytest.mark.parametrize(("words", "message"), [
     (["9"], "There is no chapter '9'"),
     (["mine.py"], "To test code of your own: glassformer check mine.py"),
+    (["1.1"], "1.1 is an exercise. Add --explain, --watch, --check or --hint; glassformer learn 1 opens its chapter."),
+    (["1.99"], "There is no exercise '1.99'"),
     (["1.9", "--check"], "There is no exercise '1.9'"),
     (["--check", "--hint"], "Give one of --check and --hint"),
     (["--hint"], "--hint needs an exercise"),

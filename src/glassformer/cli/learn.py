@@ -141,8 +141,11 @@ def lines_of(path: Path) -> int:
 
 def begin(place: Workspace, arguments: Arguments) -> int:
     """Write the notebook of a chapter and append its stubs."""
-    course = place.course
-    chapter = course.chapter(str(arguments.target))
+    course, target = place.course, str(arguments.target)
+    if "." in target and not target.endswith(".py"):
+        opens = f"{to_type(arguments, course.exercise(target).chapter)} opens its chapter"
+        raise ConfigError(f"{target} is an exercise. Add --explain, --watch, --check or --hint; {opens}.")
+    chapter = course.chapter(target)
     lines = lines_of(place.path)
     added = place.add_stubs(chapter.number)
     put(f"Chapter {chapter.number}, {chapter.title}{time_of(chapter)}, in {place.folder}/")
