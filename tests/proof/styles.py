@@ -210,6 +210,31 @@ class Seq2Seq(nn.Module):
         )
         return self.generator(out)
 """
+OWN_PADDING = """
+class Transformer(nn.Module):
+    def __init__(self, src_vocab_size, tgt_vocab_size, d_model, num_heads, num_layers, d_ff, max_seq_length, dropout):
+        super().__init__()
+        self.src, self.tgt = nn.Embedding(src_vocab_size, d_model), nn.Embedding(tgt_vocab_size, d_model)
+        self.place = nn.Embedding(max_seq_length, d_model)
+        self.transformer = nn.Transformer(
+            d_model, num_heads, num_layers, num_layers, d_ff, dropout=dropout, batch_first=True
+        )
+        self.fc, self.num_heads = nn.Linear(d_model, tgt_vocab_size), num_heads
+
+    def embed(self, table, ids):
+        return table(ids) + self.place(torch.arange(ids.size(1)))
+
+    def forward(self, src, tgt):
+        T = tgt.size(1)
+        readable = torch.ones(T, T, dtype=torch.bool).tril() & (tgt != 0)[:, :, None]
+        hidden = torch.zeros(readable.shape, dtype=self.fc.weight.dtype).masked_fill(~readable, -1e9)
+        hidden = hidden.repeat_interleave(self.num_heads, 0)
+        out = self.transformer(
+            self.embed(self.src, src), self.embed(self.tgt, tgt), tgt_mask=hidden,
+            src_key_padding_mask=src == 0, memory_key_padding_mask=src == 0,
+        )
+        return self.fc(out)
+"""
 TORCH_ENCODER = """
 class TransformerEncoder(nn.Module):
     def __init__(self, vocab_size, d_model, nhead, num_layers, dim_feedforward, max_len=32):
@@ -509,6 +534,7 @@ PARTS = [
     Part("TransformerBlock", "RMS norms, gated", HEADER + RMS_BLOCK),
     Part("DecoderBlock", "torch's attention", HEADER + TORCH_DECODER),
     Part("Transformer", "torch's transformer", HEADER + TORCH_WHOLE),
+    Part("Transformer", "hides its own padding", HEADER + OWN_PADDING),
     Part("TokenEncoder", "torch's layers, table in forward", HEADER + TORCH_ENCODER),
     Part("FeedForward", "convolutions of width 1", HEADER + CONVOLUTION),
     Part("positional_encoding", "complex exponentials", HEADER + EXPONENTIALS),

@@ -31,10 +31,10 @@ from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTest
 
 SOURCE_VOCAB, TARGET_VOCAB, B, S, F = 31, 23, 3, 7, 20
 DRAW = torch.Generator().manual_seed(12)
-SOURCE = torch.randint(TARGET_VOCAB, (B, S), generator=DRAW)
-TARGET = torch.randint(TARGET_VOCAB, (B, 5), generator=DRAW)
-LONG = torch.randint(TARGET_VOCAB, (B, S), generator=DRAW)
-"""A target as long as the source."""
+SOURCE = torch.randint(1, TARGET_VOCAB, (B, S), generator=DRAW)
+TARGET = torch.randint(1, TARGET_VOCAB, (B, 5), generator=DRAW)
+LONG = torch.randint(1, TARGET_VOCAB, (B, S), generator=DRAW)
+"""A target as long as the source. None has the id 0, the usual padding, which many models hide by themselves."""
 KEEP = torch.arange(S) < torch.tensor([7, 4, 5])[:, None]
 ALONE = 1
 """The row that is looked at alone: it has 4 real tokens."""

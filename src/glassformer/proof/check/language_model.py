@@ -39,7 +39,7 @@ VOCAB, MAX_LEN, LAYERS = 90, 12, 2
 WIDE, NARROW = (64, 4), (8, 2)
 """d_model and heads: wide where the size of the first logits matters, narrow where only dependencies do."""
 B, T = 3, 7
-TOKENS = torch.randint(VOCAB, (B, T), generator=torch.Generator().manual_seed(9))
+TOKENS = torch.randint(1, VOCAB, (B, T), generator=torch.Generator().manual_seed(9))
 SAME = 1e-8
 """Rounding error of float64. The effect of a token on a logit is far larger."""
 
