@@ -220,6 +220,8 @@ def test_training_depends_on_the_texts_alone(kind):
 def test_encode_all_is_encode_of_each(kind):
     texts = [*TEXTS, *HARD]
     assert TRAINED[kind].encode_all(texts) == [TRAINED[kind].encode(text) for text in texts]
+    with pytest.raises(DataError, match="takes a list of texts; got the text 'one'"):
+        TRAINED[kind].encode_all("one")
 
 
 def test_unknown_words_and_characters_become_unk_one_for_one():

@@ -118,6 +118,8 @@ def test_mistakes():
     model, one, other = two("encoder-decoder")
     with pytest.raises(DataError, match="got 4 and 3"):
         patch(model, one, other._replace(source=other.source[:, 1:]), SAID)
+    with pytest.raises(ConfigError, match="must be an Input; got"):
+        patch(model, one.tokens, other.tokens, SAID)
     with pytest.raises(DataError, match="different probabilities; these give the same"):
         patch(model, one, one, SAID)
     with pytest.raises(ConfigError, match=r"x\.1\.3"), patched(model, keep(model, one), heads=[("cross", 7, 0)]):

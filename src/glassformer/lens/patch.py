@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.typed import expect
 from glassformer.decode.answer import nothing
 from glassformer.lens.ablate import Head, Replace, by_attention, by_place, place, recorded_stream, through
 from glassformer.nn.observe import Attended, Evaluation, watch_attention
@@ -198,7 +199,9 @@ def scores(model: Transformer, given: Input, answer_ids: Sequence[int | None], r
 
 
 def refuse_unlike(one: Input, other: Input) -> None:
-    """Raise `DataError` if the inputs differ in length."""
+    """Raise `ConfigError` for what is no `Input`, and `DataError` if the inputs differ in length."""
+    for each in (one, other):
+        expect(each, Input, "What patch() compares", "Give two: Input(tokens) and Input(other_tokens).")
     for first, second in zip(one, other, strict=True):
         if first is not None and second is not None and first.shape != second.shape:
             raise DataError(

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.subword import Subword, join_pieces, piece_of
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Cuts, VocabularySettings, read_json
+from glassformer.data.tokens.vocabulary import (
+    SPECIALS,
+    THE_FILE,
+    UNK,
+    Cuts,
+    VocabularySettings,
+    read_json,
+    refuse_one_text,
+)
 
 if TYPE_CHECKING:
     import tokenizers
@@ -133,6 +141,7 @@ class SentencePieceTokenizer(Subword):
         return [f"<0x{byte:02X}>" for byte in range(256)]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        refuse_one_text(texts)
         return super().encode_all([self._with_front(text) for text in texts])
 
     def encode_parts(self, parts: Sequence[str], *, behind: bool = False) -> list[list[int]]:

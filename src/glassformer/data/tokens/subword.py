@@ -20,6 +20,7 @@ from glassformer.data.tokens.vocabulary import (
     VocabularySettings,
     check_ids_known,
     read_json,
+    refuse_one_text,
     refuse_other_kind,
     shares,
     utf8,
@@ -152,6 +153,7 @@ class Subword(Tokenizer):
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, but faster for many texts: the library takes them together, on all cores."""
+        refuse_one_text(texts)
         for text in texts:
             utf8(text)
         with self._panics_are_errors():

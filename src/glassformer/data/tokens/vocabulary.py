@@ -157,7 +157,8 @@ class Tokenizer(ABC):
         return normalize("NFC", text) if self.composed else text
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of `texts`."""
+        """`encode` for each of `texts`. DataError for a single text, whose letters would be taken for texts."""
+        refuse_one_text(texts)
         return [self.encode(text) for text in texts]
 
     def encode_parts(self, parts: Sequence[str], *, behind: bool = False) -> list[list[int]]:
@@ -244,6 +245,12 @@ def utf8(text: str) -> bytes:
             f"Text must be Unicode that UTF-8 can hold, but character {error.start + 1} is the lone surrogate "
             f"U+{ord(text[error.start]):04X}, half of a character. Read the text again with the right encoding."
         ) from None
+
+
+def refuse_one_text(texts: Sequence[str]) -> None:
+    """Raise `DataError` for a text in place of a list of texts."""
+    if isinstance(texts, str):
+        raise DataError(f"encode_all takes a list of texts; got the text {texts!r:.60}. Use encode, or give [text].")
 
 
 def lacking(what: str, parts: Iterable[str]) -> str:
@@ -517,6 +524,7 @@ class CharacterTokenizer(_Listed):
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        refuse_one_text(texts)
         for text in texts:
             utf8(text)
         return self._points.ids(texts)
