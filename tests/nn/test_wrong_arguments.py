@@ -278,8 +278,11 @@ def test_an_error_that_no_argument_explains_is_left_as_it_is():
     def attend(*_, **__):
         raise RuntimeError("of my own")
 
+    attention = Attention(8, 2, attend)
     with pytest.raises(RuntimeError, match=r"^of my own$"):
-        Attention(8, 2, attend)(X)
+        attention(X)
+    with pytest.raises(RuntimeError, match=r"^of my own$"):
+        Residual(attention, torch.nn.Identity)(X, mask=Mask())
 
 
 def test_without_a_mask_everything_is_read():

@@ -161,11 +161,13 @@ def misfit(name: str, value: Any, hint: Any, sizes: dict[str, int]) -> str | Non
     `sizes` are those of letters in shapes, the same in all arguments; those of this one are added.
     """
     kinds = kinds_of(hint)
+    if Any in kinds:
+        return None
     shaped = [each for each in kinds if hasattr(each, "dim_str")]
     plain = tuple(each for each in kinds if each not in shaped)
     functions = [each for each in plain if "__call__" in vars(each) and not issubclass(each, nn.Module)]
     right = is_of(value, plain) and not (functions and isinstance(value, nn.Module))
-    if right or Any in kinds or any(fits(value, each, sizes) for each in shaped):
+    if right or any(fits(value, each, sizes) for each in shaped):
         return None
     words = [f"a tensor of {NUMBERS[each.dtype.__name__][0]} {shape_of(each, sizes)}" for each in shaped]
     words += ["a function" if each in functions else in_words(each) for each in plain]
