@@ -64,13 +64,13 @@ def test_before_the_first_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "message"), [
-    ("evaluate", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
+    ("score", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
     ("copied", "step 9, in a checkpoint .*resume .* --checkpoint.no-background"),
 ], ids=["evaluation", "checkpoint"])  # fmt: skip
 def test_beside_a_step(tmp_path, monkeypatch, where, message):
     requested = recipe(checkpoint__every=3, checkpoint__background=True, decode__batch_size=128)
     session = start(requested, tmp_path / "run")
-    owner, last = (type(session.prepared), 8) if where == "evaluate" else (Snapshot, 9)
+    owner, last = (type(session.prepared.dev), 8) if where == "score" else (Snapshot, 9)
     own = getattr(owner, where)
 
     def failing(*given, **more):
@@ -83,8 +83,8 @@ def test_beside_a_step(tmp_path, monkeypatch, where, message):
         with pytest.raises(ResourceError, match=message) as caught:
             follow(session)
     assert f"step-{6 if last == 8 else 8:09}, is intact" in str(caught.value)
-    changed = {"decode.batch_size": 64} if where == "evaluate" else {"checkpoint.background": False}
-    follow(resume(tmp_path / "run", allowed=["decode.batch_size"] if where == "evaluate" else [], requested=changed))
+    changed = {"decode.batch_size": 64} if where == "score" else {"checkpoint.background": False}
+    follow(resume(tmp_path / "run", allowed=["decode.batch_size"] if where == "score" else [], requested=changed))
 
 
 def test_another_error_stays_what_it_is(tmp_path, monkeypatch):
